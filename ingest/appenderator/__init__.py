@@ -1,0 +1,1 @@
+"""Collects rows into hydrants and turns finished sequences into segments."""

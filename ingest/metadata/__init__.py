@@ -1,0 +1,1 @@
+"""The metadata database: its tables, its store port and the publish transaction."""

@@ -1,0 +1,1 @@
+"""Reads partitioned streams and decodes their messages into columns."""

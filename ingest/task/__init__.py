@@ -1,0 +1,1 @@
+"""One replica's work: reading, checkpointing, publishing and handing off its sequences."""

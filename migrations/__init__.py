@@ -1,0 +1,1 @@
+"""Schema migrations of the metadata database, shipped with the service."""

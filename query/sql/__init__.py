@@ -1,0 +1,1 @@
+"""Druid SQL: parses a statement, checks it and rewrites it for the engine."""

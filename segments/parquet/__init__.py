@@ -1,0 +1,1 @@
+"""Writes, reads and merges the Parquet files that segments are stored in."""

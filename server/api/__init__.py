@@ -1,0 +1,1 @@
+"""HTTP resources in Druid's paths and JSON shapes; one module per resource, no decisions."""

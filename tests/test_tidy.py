@@ -1,0 +1,71 @@
+"""Keeps files and functions small, modules explained, names telling and loose ends numbered."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("segments", "ingest", "query", "server", "siltstone", "migrations", "tests")
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "misc", "manager", "impl"}
+# Spelt in pieces so that this file does not find itself.
+LOOSE_END = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b(?!\(#\d+\))")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def sources() -> list[Path]:
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def functions(tree: ast.Module) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def problems(path: Path) -> Iterator[str]:
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    lines = text.count("\n")
+    if lines > FILE_LINES_MAX:
+        yield f"{lines} lines, at most {FILE_LINES_MAX}: give one of its jobs a file of its own"
+    if not ast.get_docstring(tree):
+        yield "no module docstring: say in one sentence what it decides or does"
+    if path.stem in BANNED_NAMES or path.parent.name in BANNED_NAMES:
+        yield "its name says nothing: name the noun that it defines"
+    for function in functions(tree):
+        length = (function.end_lineno or function.lineno) - function.lineno + 1
+        if length > FUNCTION_LINES_MAX:
+            yield f"{function.name} at line {function.lineno} has {length} lines, at most {FUNCTION_LINES_MAX}"
+    for number, line in enumerate(text.splitlines(), 1):
+        if LOOSE_END.search(line):
+            yield f"line {number}: a loose end carries its number, as in NAME(#12)"
+
+
+def test_every_package_is_walked() -> None:
+    for package in PACKAGES:
+        assert list((ROOT / package).rglob("*.py")), f"nothing found in {package}"
+
+
+def test_sources_are_tidy() -> None:
+    found = [f"{path.relative_to(ROOT)}: {problem}" for path in sources() for problem in problems(path)]
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("long.py", '"""Doc."""\n' + "x = 1\n" * FILE_LINES_MAX, "lines, at most"),
+        ("bare.py", "x = 1\n", "no module docstring"),
+        ("utils.py", '"""Doc."""\n', "its name says nothing"),
+        ("deep.py", '"""Doc."""\ndef f() -> None:\n' + "    x = 1\n" * FUNCTION_LINES_MAX, "f at line 2"),
+        ("loose.py", '"""Doc."""\n# TO' + "DO: later\n", "a loose end"),
+    ],
+)
+def test_each_rule_sees_its_offender(tmp_path: Path, name: str, text: str, expected: str) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    assert [problem for problem in problems(path) if expected in problem]
