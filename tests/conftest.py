@@ -1,0 +1,3 @@
+"""Fixtures that open something; all of them start on first use."""
+
+pytest_plugins = ["tests.servers.fixtures"]

@@ -1,0 +1,88 @@
+"""A TCP proxy that can hang, drop, refuse or slow a connection: a partition without root."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+
+from tests.servers.process import free_ports
+
+
+class Proxy:
+    """Passes 127.0.0.1:`port` on to 127.0.0.1:``target_port`` until told otherwise. Any thread."""
+
+    def __init__(self, target_port: int, listen_port: int | None = None) -> None:
+        self.target = target_port
+        self.port = listen_port or free_ports(1)[0]
+        self.delay_s = 0.0
+        self._passing = threading.Event()
+        self._passing.set()
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self.open()
+
+    def open(self) -> None:
+        """Listens (again)."""
+        self._server = socket.create_server(("127.0.0.1", self.port))
+        self._thread(self._accept, self._server)
+
+    def _thread(self, what: object, *args: socket.socket) -> None:
+        assert callable(what)
+        threading.Thread(target=what, args=args, name="test-proxy", daemon=True).start()
+
+    def _accept(self, server: socket.socket) -> None:
+        while True:
+            try:
+                near, _ = server.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(("127.0.0.1", self.target), 5)
+            except OSError:
+                near.close()
+                continue
+            far.settimeout(None)
+            self._pairs.append((near, far))
+            self._thread(self._pump, near, far)
+            self._thread(self._pump, far, near)
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(65536):
+                self._passing.wait()
+                if self.delay_s:
+                    time.sleep(self.delay_s)
+                sink.sendall(data)
+        except OSError:
+            pass
+        for each in (source, sink):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def hang(self) -> None:
+        """Nothing passes and connections stay: what a network partition looks like."""
+        self._passing.clear()
+
+    def heal(self) -> None:
+        """Ends `hang` and any delay."""
+        self.delay_s = 0.0
+        self._passing.set()
+
+    def cut(self) -> None:
+        """Resets what is open and refuses what comes, until `open`."""
+        self._server.shutdown(socket.SHUT_RDWR)  # without it the blocked accept() keeps the port
+        self._server.close()
+        for pair in self._pairs:
+            for each in pair:
+                try:
+                    each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                    each.close()
+                except OSError:
+                    pass
+        self._pairs = []
+        self._passing.set()
+
+    def close(self) -> None:
+        """The end of it."""
+        self.cut()

@@ -1,0 +1,108 @@
+"""Topics and records on a running broker, as tests need them, over the Kafka client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from tests.servers.fixtures import fresh_name
+
+QUIET: Mapping[str, Any] = {"enable.metrics.push": False, "log_level": 2}
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 10.0, what: str = "") -> None:
+    """Polls until the condition is true; fails by name after the deadline."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s: {what or condition}"
+        time.sleep(0.02)
+
+
+def admin(bootstrap: str) -> AdminClient:
+    """An admin client. Keep it in a variable until its futures are done."""
+    return AdminClient({"bootstrap.servers": bootstrap, "topic.metadata.refresh.interval.ms": 500, **QUIET})
+
+
+def leaders(client: AdminClient, topic: str) -> int:
+    """How many partitions of the topic have a leader; 0 where there is no such topic."""
+    found = client.list_topics(topic, timeout=10).topics[topic]
+    if found.error:
+        return 0
+    return sum(1 for p in found.partitions.values() if p.leader >= 0)
+
+
+def create_topic(bootstrap: str, partitions: int = 1, topic: str | None = None, **config: object) -> str:
+    """Creates a topic (``retention_ms=1000`` sets retention.ms) and waits for its leaders."""
+    name = topic or fresh_name()
+    client = admin(bootstrap)
+    settings = {k.replace("_", "."): str(v) for k, v in config.items()}
+
+    def made() -> bool:
+        new = NewTopic(name, partitions, 1, config=settings)
+        try:
+            client.create_topics([new])[name].result(10)
+        except KafkaException as e:
+            # a topic that was just deleted may still be going
+            if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS or topic is None:
+                raise
+            return False
+        return True
+
+    wait_for(made, what=f"topic {name} created")
+    wait_for(lambda: leaders(client, name) == partitions, what=f"leaders of {name}")
+    return name
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    """Deletes a topic and waits until the broker no longer lists it."""
+    client = admin(bootstrap)
+    client.delete_topics([topic])[topic].result(10)
+    wait_for(lambda: leaders(client, topic) == 0, what=f"{topic} deleted")
+
+
+def add_partitions(bootstrap: str, topic: str, total: int) -> None:
+    """Grows a topic to ``total`` partitions."""
+    client = admin(bootstrap)
+    client.create_partitions([NewPartitions(topic, total)])[topic].result(10)
+    wait_for(lambda: leaders(client, topic) == total, what=f"{total} leaders of {topic}")
+
+
+def produce(
+    bootstrap: str,
+    topic: str,
+    values: Iterable[bytes | None],
+    *,
+    partition: int = 0,
+    timestamps_ms: Iterable[int] | None = None,
+    keys: Iterable[bytes] | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes the values in order and returns when the broker has acknowledged all of them."""
+    failed: list[Any] = []
+
+    def delivered(error: Any, message: Any) -> None:
+        if error is not None:
+            failed.append(error)
+
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, **QUIET, **(config or {})})
+    times = iter(timestamps_ms) if timestamps_ms is not None else None
+    names = iter(keys) if keys is not None else None
+    for value in values:
+        extra: dict[str, Any] = {}
+        if times is not None:
+            extra["timestamp"] = next(times)
+        if names is not None:
+            extra["key"] = next(names)
+        while True:
+            try:
+                producer.produce(topic, value, partition=partition, on_delivery=delivered, **extra)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(30) == 0, "not all records were delivered"
+    assert not failed, failed[0]
