@@ -66,8 +66,8 @@ class Postgres(Server):
     def spawn(self) -> None:
         if not (self.home / "data" / "PG_VERSION").exists():
             groups: list[str | int] | None = [] if self.user is not None else None
-            make: list[str] = [str(self.bin / "initdb"), "-D", str(self.home / "data"), "-U", "app"]
-            make += ["-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
+            make = [str(self.bin / "initdb"), "-D", str(self.home / "data"), "-U", "app", "-A", "trust"]
+            make += ["-E", "UTF8", "--no-locale", "--no-sync"]
             subprocess.run(
                 make,
                 check=True,
@@ -80,7 +80,7 @@ class Postgres(Server):
         super().spawn()
 
     def ready(self) -> bool:
-        probe = [self.bin / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        probe = [str(self.bin / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         return subprocess.run(probe, check=False).returncode == 0
 
     def stop(self, how: signal.Signals = signal.SIGINT, patience_s: float = 15) -> None:
