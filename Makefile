@@ -70,7 +70,7 @@ migrate: install ## bring the metadata database to this version's schema
 	@$(RUN)/siltstone migrate $(ARGS)
 
 requirements: install ## resolve requirements/*.in again into hashed pins (UPGRADE=--upgrade)
-	@for name in bootstrap runtime image dev; do \
+	@for name in bootstrap build runtime image dev; do \
 	  UV_CUSTOM_COMPILE_COMMAND="make requirements" $(RUN)/uv pip compile -q --generate-hashes $(UPGRADE) \
 	    --python-version 3.11 requirements/$$name.in -o requirements/$$name.txt; done
 
