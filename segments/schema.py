@@ -1,0 +1,204 @@
+"""Decides what columns a segment has, of which types, and in which order its rows lie.
+
+Importing this module does not load Arrow, so that protocol messages may carry schemas.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+from segments.errors import InvalidSchema
+from segments.interval import Granularity
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TIME_COLUMN = "__time"
+
+ColumnKind = Literal["time", "dimension", "metric"]
+_KINDS: tuple[ColumnKind, ...] = ("time", "dimension", "metric")
+
+
+class ColumnType(StrEnum):
+    """Druid's stored types. COMPLEX (sketches, JSON) is stored as bytes or text by its own column code."""
+
+    STRING = "STRING"
+    LONG = "LONG"
+    FLOAT = "FLOAT"
+    DOUBLE = "DOUBLE"
+    COMPLEX = "COMPLEX"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """One column. ``multi_value`` (strings only): stored as a list, because some row has several values.
+
+    ``complex_type`` names what a COMPLEX column holds, as in Druid's ``COMPLEX<json>``.
+    """
+
+    name: str
+    type: ColumnType
+    multi_value: bool = False
+    kind: ColumnKind = "dimension"
+    complex_type: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise InvalidSchema("a column has an empty name")
+        if self.multi_value and self.type is not ColumnType.STRING:
+            raise InvalidSchema(f"column {self.name!r}: only a STRING column can be multi-value, not {self.type}")
+        if (self.kind == "time") != (self.name == TIME_COLUMN):
+            raise InvalidSchema(f"column {self.name!r}: the time column, and only it, is called {TIME_COLUMN}")
+        if (self.type is ColumnType.COMPLEX) != bool(self.complex_type):
+            raise InvalidSchema(f"column {self.name!r}: a COMPLEX column, and only such, names its complex type")
+
+    @property
+    def type_signature(self) -> str:
+        """Druid's spelling of the type: ``LONG``, ``COMPLEX<json>``."""
+        return f"COMPLEX<{self.complex_type}>" if self.complex_type else self.type.value
+
+    def to_json(self) -> dict[str, object]:
+        value: dict[str, object] = {"name": self.name, "type": self.type.value, "kind": self.kind}
+        if self.multi_value:
+            value["multiValue"] = True
+        if self.complex_type:
+            value["complexType"] = self.complex_type
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, object]) -> "ColumnSpec":
+        """Reads what ``to_json`` wrote.
+
+        Raises:
+            InvalidSchema: a field is missing or not one of its values.
+        """
+        kind = value.get("kind")
+        if kind not in _KINDS or value.get("type") not in list(ColumnType):
+            raise InvalidSchema(f"column {dict(value)!r} has an unknown type or kind")
+        return cls(
+            name=str(value.get("name", "")),
+            type=ColumnType(str(value["type"])),
+            multi_value=value.get("multiValue") is True,
+            kind=kind,
+            complex_type=str(value.get("complexType", "")),
+        )
+
+
+TIME = ColumnSpec(TIME_COLUMN, ColumnType.LONG, kind="time")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSchema:
+    """The columns of a segment in stored order, time among them, and what was done to its rows.
+
+    ``sort_order`` names dimensions; rows lie by (``sort_granularity`` bucket of the time, these columns with
+    nulls first, time). Column names are exact: ``userId`` and ``userid`` are two.
+    """
+
+    columns: tuple[ColumnSpec, ...]
+    sort_order: tuple[str, ...]
+    query_granularity: Granularity = Granularity.NONE
+    rollup: bool = False
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+        if twice:
+            raise InvalidSchema(f"columns occur twice: {', '.join(twice)}")
+        if TIME_COLUMN not in names:
+            raise InvalidSchema(f"a segment needs its time column {TIME_COLUMN}")
+        unknown = [name for name in self.sort_order if name not in names or name == TIME_COLUMN]
+        if unknown or len(set(self.sort_order)) < len(self.sort_order):
+            raise InvalidSchema(f"sort order {list(self.sort_order)} must name each dimension once; unknown: {unknown}")
+
+    @classmethod
+    def of(
+        cls, columns: Iterable[ColumnSpec], query_granularity: Granularity = Granularity.NONE, rollup: bool = False
+    ) -> "SegmentSchema":
+        """A schema that is sorted by all its dimensions in their order; adds the time column in front if absent.
+
+        Raises:
+            InvalidSchema: a name occurs twice.
+        """
+        given = tuple(columns)
+        if all(column.kind != "time" for column in given):
+            given = (TIME, *given)
+        order = tuple(column.name for column in given if column.kind == "dimension")
+        return cls(given, order, query_granularity, rollup)
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns if column.kind == "dimension")
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns if column.kind == "metric")
+
+    @property
+    def multi_value_columns(self) -> frozenset[str]:
+        return frozenset(column.name for column in self.columns if column.multi_value)
+
+    @property
+    def sort_granularity(self) -> Granularity:
+        """The coarser of query granularity and a minute.
+
+        Sorting by exact milliseconds would leave every dimension in random order, which costs a third of
+        the file's size; a minute keeps row groups narrow enough in time to be skipped.
+        """
+        if self.query_granularity.nominal_width_ms < Granularity.MINUTE.nominal_width_ms:
+            return Granularity.MINUTE
+        return self.query_granularity
+
+    def column(self, name: str) -> ColumnSpec | None:
+        """The column of exactly this name, or None."""
+        return next((column for column in self.columns if column.name == name), None)
+
+    def with_multi_value(self, names: Iterable[str]) -> "SegmentSchema":
+        """The same schema in which exactly the named columns are multi-value."""
+        lists = frozenset(names)
+        return replace(self, columns=tuple(replace(c, multi_value=c.name in lists) for c in self.columns))
+
+    def to_arrow(self) -> "pa.Schema":
+        """Arrow types as they stand in segment files; see ``segments.arrow_schema``."""
+        from segments.arrow_schema import to_arrow
+
+        return to_arrow(self)
+
+    @classmethod
+    def from_arrow(
+        cls, schema: "pa.Schema", metrics: Iterable[str] = (), query_granularity: Granularity = Granularity.NONE
+    ) -> "SegmentSchema":
+        """The schema of columns with such Arrow types; what is not named a metric is a dimension.
+
+        Raises:
+            InvalidSchema: an Arrow type that no segment column has.
+        """
+        from segments.arrow_schema import from_arrow
+
+        return from_arrow(schema, metrics, query_granularity)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "columns": [column.to_json() for column in self.columns],
+            "sortOrder": list(self.sort_order),
+            "queryGranularity": self.query_granularity.to_json(),
+            "rollup": self.rollup,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, object]) -> "SegmentSchema":
+        """Reads what ``to_json`` wrote.
+
+        Raises:
+            InvalidSchema, InvalidGranularity: fields are missing or wrong.
+        """
+        columns, order = value.get("columns"), value.get("sortOrder")
+        if not isinstance(columns, list) or not isinstance(order, list):
+            raise InvalidSchema("a segment schema has the fields columns and sortOrder")
+        return cls(
+            columns=tuple(ColumnSpec.from_json(column) for column in columns),
+            sort_order=tuple(str(name) for name in order),
+            query_granularity=Granularity.of(value.get("queryGranularity") or "NONE"),  # type: ignore[arg-type]
+            rollup=value.get("rollup") is True,
+        )
