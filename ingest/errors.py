@@ -1,0 +1,96 @@
+"""The operating errors of ingestion.
+
+::
+
+    ServiceError (segments.errors)
+    └── IngestError
+        ├── SpecError              a supervisor spec is wrong; carries every problem at once
+        ├── StreamError            the stream (Kafka) refused or is away; see ingest.stream.supplier
+        ├── StoreUnreachable       the metadata database did not answer; the effect may be unknown
+        ├── StoreSchemaError       the database's schema is newer or older than this program
+        ├── LeadershipLost         a newer overlord leads; nothing was written
+        ├── AttemptRefused         a task attempt's token is unknown, ended or fenced
+        ├── OverlordUnreachable    a task or worker could not reach any overlord
+        └── TaskUnreachable        the overlord could not reach a task
+
+Expected results of the protocol (already published, too early, conflict, ...) are values in
+``ingest.protocol``, never exceptions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from segments.errors import ServiceError
+
+
+class IngestError(ServiceError):
+    """Root of the operating errors raised inside ``ingest``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpecProblem:
+    """One thing wrong with a spec: JSON path, the value found, the rule it breaks and the cure."""
+
+    path: str
+    value: object
+    rule: str
+    cure: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.rule} (found {self.value!r}); {self.cure}"
+
+
+class SpecError(IngestError):
+    """A supervisor spec cannot be accepted; ``problems`` lists every fault found in one pass."""
+
+    def __init__(self, problems: list[SpecProblem]) -> None:
+        assert problems
+        self.problems = problems
+        super().__init__("; ".join(str(problem) for problem in problems))
+
+
+class StreamError(IngestError):
+    """The stream refused a request or is out of reach."""
+
+
+class StoreUnreachable(IngestError):
+    """The metadata database did not answer.
+
+    ``effect_known_absent`` on the instance is True only when the connection failed before the
+    transaction's commit was sent.
+    """
+
+    retryable = True
+
+    def __init__(self, message: str, *, effect_known_absent: bool) -> None:
+        self.effect_known_absent = effect_known_absent
+        super().__init__(message)
+
+
+class StoreSchemaError(IngestError):
+    """The database's schema revision is not the one this program was built for."""
+
+
+class LeadershipLost(IngestError):
+    """A newer leader generation exists; the transaction wrote nothing."""
+
+    effect_known_absent = True
+
+
+class AttemptRefused(IngestError):
+    """The attempt's token is not one of a live attempt; the caller must stop by itself."""
+
+    effect_known_absent = True
+
+
+class OverlordUnreachable(IngestError):
+    """No overlord answered; whether the request took effect is unknown."""
+
+    retryable = True
+
+
+class TaskUnreachable(IngestError):
+    """A task did not answer at its advertised address; whether it acted is unknown."""
+
+    retryable = True

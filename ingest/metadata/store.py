@@ -1,0 +1,296 @@
+"""The metadata store port: one method, one transaction, durable when it returns.
+
+Promises of every implementation (memory, SQLite, PostgreSQL; one contract suite):
+
+* **Atomic.** A method's effects are all visible or none are.
+* **Fenced.** Methods that take ``generation`` hold a share lock on the leadership row until they
+  commit and raise ``LeadershipLost`` when a newer generation exists, having written nothing
+  (PR-23). Methods that take ``token`` raise ``AttemptRefused`` for an ended or fenced attempt.
+  Lock order: leadership, offsets, table version.
+* **Idempotent.** A repeated call answers as the first one did.
+* **Versioned.** Whatever changes visibility, a committed offset, a reset epoch, the set of
+  partitions or voids a sequence raises the table's version as its last lock (PR-2).
+* **Never reused.** Group epochs, sequence numbers, spec versions, partition numbers and table
+  versions come from counters that survive deletion (PR-19).
+
+Errors: ``StoreUnreachable`` (with whether the effect is known absent), ``LeadershipLost``,
+``AttemptRefused``, ``StoreConflict`` for a caller whose view is outdated (re-read and decide anew).
+Thread-safe. Times are given by the caller, in milliseconds UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ingest.errors import IngestError
+from ingest.metadata.records import (
+    AuditRow,
+    DesiredState,
+    GroupState,
+    Leadership,
+    LedgerRow,
+    NextSequence,
+    NodeRecord,
+    QuarantineRow,
+    SegmentRow,
+    SpecVersion,
+    StagedRow,
+    StreamOffsets,
+    SupervisorRecord,
+    TableState,
+)
+from ingest.offsets import OffsetMap
+from ingest.protocol import (
+    AllocateRequest,
+    AttemptRecord,
+    AttemptState,
+    PendingSegment,
+    PublishReply,
+    PublishRequest,
+    SequenceRecord,
+    SequenceRef,
+    StageRequest,
+)
+
+
+class StoreConflict(IngestError):
+    """The caller's view is outdated (a partition is owned, a sequence is sealed otherwise, ...)."""
+
+    effect_known_absent = True
+
+
+class LeadershipStore(Protocol):
+    """Who leads (PR-23, PR-25)."""
+
+    def leadership(self) -> Leadership | None: ...
+
+    def take_leadership(self, node: str, address: str, expected: Leadership | None) -> Leadership | None:
+        """Takes over iff the row still equals ``expected`` (the caller saw its beats stand still for
+        the lease time); the new generation is one higher. None when somebody else moved."""
+        ...
+
+    def beat(self, generation: int) -> None:
+        """Raises the heartbeat counter, a row of its own that no publish locks."""
+        ...
+
+    def resign(self, generation: int) -> None:
+        """Lets a standby take over at once (a graceful stop)."""
+        ...
+
+    def renew_node(
+        self, node: str, roles: Sequence[str], address: str, now_ms: int, acknowledged: dict[str, int], detail: dict[str, Any]
+    ) -> None:
+        """Renews a server's lease row; a query node's acknowledged versions never go back."""
+        ...
+
+    def forget_node(self, node: str) -> None: ...
+
+    def nodes(self) -> list[NodeRecord]: ...
+
+    def served_version(self, datasource: str, now_ms: int, lease_ms: int) -> int:
+        """The lowest version acknowledged by a live query node; the current one when none lives
+        (design 9: hand-off with no live query node is complete at once)."""
+        ...
+
+
+class SupervisorStore(Protocol):
+    """Supervisors, their history and the audit trail."""
+
+    def put_supervisor(
+        self, generation: int, supervisor: str, datasource: str, spec: dict[str, Any], desired: DesiredState, now_ms: int
+    ) -> SupervisorRecord:
+        """Stores a spec as the next version and what is desired of it."""
+        ...
+
+    def set_desired(self, generation: int, supervisor: str, desired: DesiredState, now_ms: int) -> SupervisorRecord: ...
+
+    def supervisors(self) -> list[SupervisorRecord]:
+        """All that are not terminated."""
+        ...
+
+    def supervisor(self, supervisor: str) -> SupervisorRecord | None:
+        """Also a terminated one."""
+        ...
+
+    def history(self, supervisor: str) -> list[SpecVersion]:
+        """Newest first, with a row for each termination (tombstone)."""
+        ...
+
+    def spec(self, supervisor: str, version: int) -> dict[str, Any]: ...
+
+    def append_audit(self, generation: int, row: AuditRow) -> None: ...
+
+    def audit(self, supervisor: str | None, limit: int) -> list[AuditRow]:
+        """Newest first."""
+        ...
+
+
+class OffsetStore(Protocol):
+    """Committed offsets, reset epochs, groups and sequences."""
+
+    def offsets(self, supervisor: str, topic: str) -> StreamOffsets | None: ...
+
+    def init_offsets(
+        self, generation: int, supervisor: str, datasource: str, topic: str, topic_id: str | None, starts: OffsetMap
+    ) -> StreamOffsets:
+        """The first offset rows of (supervisor, topic), all in one transaction (PR-2). If rows
+        exist, returns them unchanged."""
+        ...
+
+    def add_partitions(self, generation: int, supervisor: str, topic: str, starts: OffsetMap) -> StreamOffsets:
+        """Rows for partitions discovered later, before they are assigned (PR-11)."""
+        ...
+
+    def reset_offsets(
+        self, generation: int, supervisor: str, topic: str, moves: OffsetMap, topic_id: str | None, audit: AuditRow
+    ) -> StreamOffsets:
+        """Moves the named partitions and raises their epochs; voids every unpublished sequence that
+        holds one of them and reopens nothing. Other partitions keep offset and epoch (PR-24)."""
+        ...
+
+    def groups(self, supervisor: str) -> list[GroupState]:
+        """Groups with unpublished sequences or live attempts."""
+        ...
+
+    def open_group(
+        self, generation: int, supervisor: str, topic: str, partitions: Sequence[int], following: NextSequence
+    ) -> SequenceRecord:
+        """A new group epoch with its sequence 0. Each partition starts where its last sealed
+        sequence ended, else at the committed offset (PR-11).
+
+        Raises:
+            StoreConflict: an open sequence owns one of the partitions.
+        """
+        ...
+
+    def seal(
+        self, generation: int, ref: SequenceRef, end: OffsetMap, following: NextSequence | None
+    ) -> tuple[SequenceRecord, ...]:
+        """Saves the agreed end (per partition >= start) and opens the next sequence, or releases the
+        partitions when ``following`` is None; one transaction.
+
+        Idempotent and first-wins: a sequence already sealed returns what is stored, whatever ``end``
+        says (CK-2). A range that is empty everywhere becomes CLOSED_EMPTY. Returns the sealed record
+        and, if any, its successor. On a VOID sequence raises StoreConflict.
+        """
+        ...
+
+    def raise_end(self, token: str, ref: SequenceRef, end: OffsetMap) -> SequenceRecord:
+        """PR-9's last sentence: allowed while no attempt has read the next sequence."""
+        ...
+
+    def void(self, generation: int, supervisor: str, group: int, from_number: int, audit: AuditRow) -> list[SequenceRecord]:
+        """Voids the group's unpublished sequences from ``from_number`` on and all that start where
+        they end (dependents in other groups), and releases their partitions; raises the table
+        version and, since a void is not always read again, the epochs only when ``audit.action`` says so."""
+        ...
+
+    def sequences(self, supervisor: str, group: int, from_number: int) -> tuple[SequenceRecord, ...]:
+        """Saved sequences of a group in order, published ones included."""
+        ...
+
+
+class AttemptStore(Protocol):
+    """Task attempts."""
+
+    def create_attempt(self, generation: int, attempt: AttemptRecord) -> tuple[AttemptRecord, tuple[SequenceRecord, ...]]:
+        """Stores the attempt and marks every unpublished sequence of its group assigned (PR-7),
+        before any start command is sent. Returns those sequences."""
+        ...
+
+    def assign_attempt(self, generation: int, token: str, worker: str) -> AttemptRecord: ...
+
+    def register_attempt(self, token: str, address: str, protocol: int, now_ms: int) -> AttemptRecord: ...
+
+    def record_positions(self, token: str, sequence: int, positions: OffsetMap, now_ms: int) -> AttemptRecord:
+        """Makes reported positions durable; they never go back within one sequence."""
+        ...
+
+    def set_committer(self, generation: int, token: str) -> None:
+        """Makes one live attempt of its group the committer, the others not."""
+        ...
+
+    def set_attempt_state(
+        self, generation: int, token: str, state: AttemptState, error: str | None, now_ms: int
+    ) -> AttemptRecord:
+        """Moves an attempt; an ended or fenced one never becomes live again."""
+        ...
+
+    def attempt(self, token: str) -> AttemptRecord | None: ...
+
+    def attempts(self, supervisor: str | None, live: bool | None, limit: int) -> list[AttemptRecord]:
+        """Newest first."""
+        ...
+
+
+class PublishStore(Protocol):
+    """Allocation, staging and the publish transaction."""
+
+    def allocate(self, request: AllocateRequest, now_ms: int) -> PendingSegment:
+        """Same (sequence, interval), same id. The first allocation in a time chunk fixes its version
+        (an ISO time derived from ``now_ms``); later ones add partition numbers under the highest
+        version visible there (design 9)."""
+        ...
+
+    def stage(self, request: StageRequest, now_ms: int) -> None: ...
+
+    def publish(self, request: PublishRequest, now_ms: int) -> PublishReply:
+        """The heart; order of steps in protocol-rules 18: share lock on leadership, lock on the
+        offset rows, ledger lookup, fencing, offsets, then staged rows to published, offsets,
+        watermark, ledger row, sequence state, table version.
+
+        Never raises for an expected outcome. StoreUnreachable with ``effect_known_absent`` False is
+        what a caller turns into UNKNOWN.
+        """
+        ...
+
+    def ledger(self, supervisor: str, after_version: int, limit: int) -> list[LedgerRow]:
+        """In version order."""
+        ...
+
+    def staged_of_ended(self, limit: int) -> list[StagedRow]: ...
+
+    def begin_delete(self, generation: int, row_ids: Sequence[int]) -> None:
+        """Irreversibly marks staged rows of ended attempts ``deleting``."""
+        ...
+
+    def finish_delete(self, generation: int, row_ids: Sequence[int], now_ms: int) -> None:
+        """Notes that the files were removed (the row stays until the repeat, PR-20)."""
+        ...
+
+    def quarantine_files(self, datasource: str, limit: int) -> list[QuarantineRow]: ...
+
+
+class TableStore(Protocol):
+    """Tables and segments as queries and operators see them."""
+
+    def datasources(self) -> list[str]: ...
+
+    def table(self, datasource: str, since: int | None) -> TableState | None:
+        """One consistent snapshot (PR-2); see ``TableState``."""
+        ...
+
+    def table_versions(self) -> dict[str, int]: ...
+
+    def segments(
+        self, datasource: str, after_id: str | None, limit: int, include_unused: bool
+    ) -> list[SegmentRow]:
+        """Paged in id order."""
+        ...
+
+    def mark_segments(self, generation: int, datasource: str, segment_ids: Sequence[str], used: bool, now_ms: int) -> int:
+        """Unused: removed at a new version. Used reverses only an unused mark (PR-3). Returns how many changed."""
+        ...
+
+
+class MetadataStore(
+    LeadershipStore, SupervisorStore, OffsetStore, AttemptStore, PublishStore, TableStore, Protocol
+):
+    """All of it; one object per process that may open the database (roles overlord, query, api)."""
+
+    def check(self) -> None:
+        """Raises StoreUnreachable or StoreSchemaError with a message for people."""
+        ...
+
+    def close(self) -> None: ...
