@@ -88,9 +88,11 @@ class OverlordUnreachable(IngestError):
     """No overlord answered; whether the request took effect is unknown."""
 
     retryable = True
+    effect_known_absent = False
 
 
 class TaskUnreachable(IngestError):
     """A task did not answer at its advertised address; whether it acted is unknown."""
 
     retryable = True
+    effect_known_absent = False

@@ -77,6 +77,6 @@ def furthest(*maps: Mapping[int, int]) -> OffsetMap:
 
 
 def split_run(first: int, end: int, at: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Cuts the half-open run ``[first, end)`` at ``at`` into the part below and the part from it on (either may be empty)."""
+    """Cuts the half-open run ``[first, end)`` at ``at`` into the part below it and the part from it on."""
     cut = min(max(at, first), end)
     return (first, cut), (cut, end)

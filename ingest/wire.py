@@ -78,8 +78,8 @@ def _read(kind: Any, value: Any) -> Any:
         return OffsetMap.from_json(value)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return kind(value)
-    if dataclasses.is_dataclass(kind):
-        hints = _hints(cast(type, kind))
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        hints = _hints(kind)
         present = {f.name: _read(hints[f.name], value[f.name]) for f in dataclasses.fields(kind) if f.name in value}
         return kind(**present)
     if kind is type(None) and value is None:

@@ -21,8 +21,6 @@ ServiceError
     └── SegmentTooLarge          one segment exceeds the limit of the whole cache
 """
 
-from typing import ClassVar
-
 
 class ServiceError(Exception):
     """An error of operation, not of programming.
@@ -32,8 +30,8 @@ class ServiceError(Exception):
     what it had prepared; otherwise it has to ask again first.
     """
 
-    retryable: ClassVar[bool] = False
-    effect_known_absent: ClassVar[bool] = True
+    retryable: bool = False
+    effect_known_absent: bool = True
 
 
 class InvalidValue(ServiceError, ValueError):

@@ -79,7 +79,13 @@ class LeadershipStore(Protocol):
         ...
 
     def renew_node(
-        self, node: str, roles: Sequence[str], address: str, now_ms: int, acknowledged: dict[str, int], detail: dict[str, Any]
+        self,
+        node: str,
+        roles: Sequence[str],
+        address: str,
+        now_ms: int,
+        acknowledged: dict[str, int],
+        detail: dict[str, Any],
     ) -> None:
         """Renews a server's lease row; a query node's acknowledged versions never go back."""
         ...
@@ -98,7 +104,13 @@ class SupervisorStore(Protocol):
     """Supervisors, their history and the audit trail."""
 
     def put_supervisor(
-        self, generation: int, supervisor: str, datasource: str, spec: dict[str, Any], desired: DesiredState, now_ms: int
+        self,
+        generation: int,
+        supervisor: str,
+        datasource: str,
+        spec: dict[str, Any],
+        desired: DesiredState,
+        now_ms: int,
     ) -> SupervisorRecord:
         """Stores a spec as the next version and what is desired of it."""
         ...
@@ -180,7 +192,9 @@ class OffsetStore(Protocol):
         """PR-9's last sentence: allowed while no attempt has read the next sequence."""
         ...
 
-    def void(self, generation: int, supervisor: str, group: int, from_number: int, audit: AuditRow) -> list[SequenceRecord]:
+    def void(
+        self, generation: int, supervisor: str, group: int, from_number: int, audit: AuditRow
+    ) -> list[SequenceRecord]:
         """Voids the group's unpublished sequences from ``from_number`` on and all that start where
         they end (dependents in other groups), and releases their partitions; raises the table
         version and, since a void is not always read again, the epochs only when ``audit.action`` says so."""
@@ -194,7 +208,9 @@ class OffsetStore(Protocol):
 class AttemptStore(Protocol):
     """Task attempts."""
 
-    def create_attempt(self, generation: int, attempt: AttemptRecord) -> tuple[AttemptRecord, tuple[SequenceRecord, ...]]:
+    def create_attempt(
+        self, generation: int, attempt: AttemptRecord
+    ) -> tuple[AttemptRecord, tuple[SequenceRecord, ...]]:
         """Stores the attempt and marks every unpublished sequence of its group assigned (PR-7),
         before any start command is sent. Returns those sequences."""
         ...
@@ -273,20 +289,18 @@ class TableStore(Protocol):
 
     def table_versions(self) -> dict[str, int]: ...
 
-    def segments(
-        self, datasource: str, after_id: str | None, limit: int, include_unused: bool
-    ) -> list[SegmentRow]:
+    def segments(self, datasource: str, after_id: str | None, limit: int, include_unused: bool) -> list[SegmentRow]:
         """Paged in id order."""
         ...
 
-    def mark_segments(self, generation: int, datasource: str, segment_ids: Sequence[str], used: bool, now_ms: int) -> int:
+    def mark_segments(
+        self, generation: int, datasource: str, segment_ids: Sequence[str], used: bool, now_ms: int
+    ) -> int:
         """Unused: removed at a new version. Used reverses only an unused mark (PR-3). Returns how many changed."""
         ...
 
 
-class MetadataStore(
-    LeadershipStore, SupervisorStore, OffsetStore, AttemptStore, PublishStore, TableStore, Protocol
-):
+class MetadataStore(LeadershipStore, SupervisorStore, OffsetStore, AttemptStore, PublishStore, TableStore, Protocol):
     """All of it; one object per process that may open the database (roles overlord, query, api)."""
 
     def check(self) -> None:
