@@ -1,0 +1,57 @@
+"""What an overlord and a middle manager tell each other (pure data)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingest.protocol.attempts import TaskSpec
+from ingest.protocol.sequences import PROTOCOL_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTask:
+    """A task process a middle manager holds: started or adopted by it."""
+
+    task_id: str
+    attempt: int
+    token: str
+    pid: int
+    adopted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTask:
+    """A task process that ended; repeated in every beat until acknowledged.
+
+    ``succeeded`` is None when no result file was found (it was killed).
+    """
+
+    task_id: str
+    attempt: int
+    token: str
+    succeeded: bool | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHeartbeat:
+    """A middle manager's state, sent at least once a second; the reply may be long-polled."""
+
+    worker: str
+    address: str
+    capacity: int
+    enabled: bool
+    running: tuple[RunningTask, ...]
+    ended: tuple[EndedTask, ...]
+    protocol: int = PROTOCOL_VERSION
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOrders:
+    """What the middle manager shall do. Every order is idempotent by token."""
+
+    generation: int
+    start: tuple[TaskSpec, ...]
+    kill: tuple[str, ...]  # tokens whose process must end now
+    acknowledged: tuple[str, ...]  # ended tokens that need not be repeated
