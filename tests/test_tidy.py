@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,11 @@ FUNCTION_LINES_MAX = 60
 BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "misc", "manager", "impl"}
 # Spelt in pieces so that this file does not find itself.
 LOOSE_END = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b(?!\(#\d+\))")
+# Modules of these names decide and do nothing else.
+PURE_NAMES = {
+    *("machine", "messages", "agreement", "assignment", "invariants", "lifecycle"),
+    *("offsets", "protocol", "sequence", "timeline"),
+}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -53,6 +59,22 @@ def test_every_package_is_walked() -> None:
 def test_sources_are_tidy() -> None:
     found = [f"{path.relative_to(ROOT)}: {problem}" for path in sources() for problem in problems(path)]
     assert not found, "\n" + "\n".join(found)
+
+
+def test_every_pure_module_is_under_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    [listed] = [contract["source_modules"] for contract in contracts if contract["id"] == "pure"]
+    covered = re.compile("|".join(re.escape(module).replace(r"\*", r"[^.]+") for module in listed))
+    deciding = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for package in ("segments", "ingest")
+        for path in (ROOT / package).rglob("*.py")
+        if path.stem in PURE_NAMES
+    ]
+    absent = sorted(module for module in deciding if not covered.fullmatch(module))
+    assert not absent, f'add to source_modules of the contract "pure" in pyproject.toml: {absent}'
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The compose file and the Dockerfile, judged without an engine: what they promise and what linters say."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -10,6 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from tests.servers.fixtures import missing
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
@@ -91,7 +92,7 @@ def test_what_the_image_copies_is_sent_to_the_builder() -> None:
 def test_dockerfile_passes_its_linter() -> None:
     hadolint = Path(sys.executable).with_name("hadolint")
     if not hadolint.exists():
-        missing("hadolint is missing: run `make install`")
+        missing("hadolint", "make install")
     done = subprocess.run([hadolint, DOCKERFILE], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -108,9 +109,3 @@ def test_compose_itself_accepts_the_file() -> None:
 
 def works(command: list[str]) -> bool:
     return subprocess.run([*command, "version"], capture_output=True, timeout=30, check=False).returncode == 0
-
-
-def missing(reason: str) -> None:
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
