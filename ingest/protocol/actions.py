@@ -66,7 +66,7 @@ class HeartbeatReply:
 class CheckpointAsk:
     """A task's wish to end its open sequence; it has cut its buffers at ``positions`` and is paused.
 
-    ``reason``: rows, total_rows, bytes, period, disk.
+    ``reason``: rows, total_rows, bytes, period, disk, stop.
     """
 
     token: str

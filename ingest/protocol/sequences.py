@@ -46,7 +46,8 @@ class SequenceRecord:
     ``start`` fixes the partition set (PR-11). ``epochs`` are the reset epochs of those partitions
     when it was opened. ``opened_at_ms`` is the stored time from which rejection windows are
     computed (PR-15). ``assigned`` says whether any attempt was ever told to read it (PR-7);
-    ``released`` that no sequence follows it in its group.
+    ``released`` that no sequence follows it in its group; ``version`` is the table version of its
+    publish (0 until then), by which every replica knows when it may drop the rows.
     """
 
     ref: SequenceRef
@@ -58,6 +59,7 @@ class SequenceRecord:
     end: OffsetMap | None = None
     assigned: bool = False
     released: bool = False
+    version: int = 0
 
     @property
     def is_empty(self) -> bool:

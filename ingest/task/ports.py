@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ingest.offsets import OffsetMap
 from ingest.protocol import (
     AllocateRequest,
     CheckpointAnswer,
@@ -13,6 +14,7 @@ from ingest.protocol import (
     PublishReply,
     PublishRequest,
     SequenceRecord,
+    SequenceRef,
     StageRequest,
     TaskHeartbeat,
     TaskHello,
@@ -42,6 +44,10 @@ class OverlordActions(Protocol):
 
     def sequences(self, token: str, from_number: int) -> tuple[SequenceRecord, ...]:
         """The group's saved sequences from ``from_number`` on (published ones included)."""
+        ...
+
+    def raise_end(self, token: str, ref: SequenceRef, end: OffsetMap) -> SequenceRecord | None:
+        """Raises a saved end to ``end`` (PR-9); None when refused because the next sequence was read."""
         ...
 
     def allocate(self, request: AllocateRequest) -> PendingSegment:

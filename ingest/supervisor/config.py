@@ -1,0 +1,49 @@
+"""What a supervisor machine is built from: its settings and what the store holds of it (pure data)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingest.metadata.records import DesiredState, GroupState, StreamOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorConfig:
+    """What the machine needs of one spec version, and the deadlines of its waits.
+
+    ``silence_ms`` without a heartbeat makes a replica silent; ``beside_ms`` later a second attempt
+    starts beside the last one that holds rows, ``burnt_ms`` later it is fenced at any rate (PR-25).
+    ``patience_ms`` is how long a sealed sequence may stay unpublished before another replica
+    becomes the committer.
+    """
+
+    supervisor: str
+    datasource: str
+    topic: str
+    spec_version: int
+    task_count: int = 1
+    replicas: int = 1
+    pause_ms: int = 3_000  # deadline of the pausing step
+    lease_ms: int = 8_000  # what a paused task is told; longer than pause_ms
+    retell_ms: int = 1_000  # between two tries to tell ends
+    tell_ms: int = 5_000  # deadline of the telling step
+    round_again_ms: int = 1_000  # after a round that nobody answered
+    silence_ms: int = 6_000
+    beside_ms: int = 4_000
+    burnt_ms: int = 60_000
+    start_ms: int = 60_000  # from assignment to registration
+    restart_ms: int = 500  # before a failed attempt is replaced; doubles up to restart_max_ms
+    restart_max_ms: int = 60_000
+    patience_ms: int = 120_000
+    reset_ms: int = 60_000  # for publishing what was read before a reset
+    unhealthiness_threshold: int = 3
+    healthiness_threshold: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorState:
+    """What a new leader finds in the store; enough to go on with every round in progress."""
+
+    desired: DesiredState
+    offsets: StreamOffsets | None
+    groups: tuple[GroupState, ...]

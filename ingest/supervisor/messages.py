@@ -1,0 +1,380 @@
+"""What happens to a supervisor and what its machine decides: events in, commands out (pure data).
+
+``now_ms`` is monotonic milliseconds of the overlord's clock. Commands that change the metadata store
+are executed in order, each exactly as it stands, repeated by the runner while the store is out of
+reach; their completion comes back as an event. ``LeadershipLost`` ends the runner, ``StoreConflict``
+comes back as ``StoreRefused``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingest.metadata.records import AuditRow, DesiredState, NextSequence, StreamOffsets
+from ingest.offsets import OffsetMap
+from ingest.protocol import (
+    AttemptRecord,
+    AttemptState,
+    CheckpointAsk,
+    PauseReport,
+    PublishOutcome,
+    SequenceRecord,
+    SequenceRef,
+    TaskCommand,
+    TaskHeartbeat,
+)
+from ingest.supervisor.config import SupervisorConfig, SupervisorState
+
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """At least twice a second. ``wall_ms`` is the wall clock, stored with sequences, never a deadline."""
+
+    now_ms: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateLoaded:
+    """The first event of every machine, and the answer to ``Reload``."""
+
+    now_ms: int
+    wall_ms: int
+    state: SupervisorState
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSeen:
+    """The topic was listed. ``starts``: where a partition without stored offsets begins (resolved
+    once, to numbers); ``log_starts``/``log_ends``: what the stream holds."""
+
+    now_ms: int
+    topic_id: str | None
+    starts: OffsetMap
+    log_starts: OffsetMap = OffsetMap()
+    log_ends: OffsetMap = OffsetMap()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFailed:
+    now_ms: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsStored:
+    """Completes ``InitOffsets``, ``AddPartitions`` and ``ResetOffsets``."""
+
+    now_ms: int
+    offsets: StreamOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOpened:
+    """Completes ``OpenGroup``: sequence 0 of a new group epoch."""
+
+    now_ms: int
+    record: SequenceRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceSealed:
+    """Completes ``SealSequence``: the sealed record and, unless released, its successor."""
+
+    now_ms: int
+    records: tuple[SequenceRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SequencesVoided:
+    """Completes ``VoidSequences``: every sequence it voided, also in other groups."""
+
+    now_ms: int
+    group: int
+    records: tuple[SequenceRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptCreated:
+    """Completes ``CreateAttempt``."""
+
+    now_ms: int
+    attempt: AttemptRecord
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptAssigned:
+    """The task queue gave the attempt to a worker (stored)."""
+
+    now_ms: int
+    token: str
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRegistered:
+    """The process said hello (stored): it is running at ``attempt.address``."""
+
+    now_ms: int
+    attempt: AttemptRecord
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBeat:
+    """A heartbeat whose positions are stored."""
+
+    now_ms: int
+    beat: TaskHeartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAsked:
+    """A task wants its open sequence ended. Asks for sealed sequences are answered from the store
+    by the shell; one that comes here late is answered by telling again."""
+
+    now_ms: int
+    ask: CheckpointAsk
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAnswered:
+    """A task took ``command``; ``report`` answers a pause."""
+
+    now_ms: int
+    token: str
+    command: TaskCommand
+    report: PauseReport | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSilent:
+    """``command`` could not be delivered, or was refused."""
+
+    now_ms: int
+    token: str
+    command: TaskCommand
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """A worker proved that the process ended; ``succeeded`` None: killed, no result file."""
+
+    now_ms: int
+    token: str
+    succeeded: bool | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptMoved:
+    """Completes ``MoveAttempt``."""
+
+    now_ms: int
+    attempt: AttemptRecord
+
+
+@dataclass(frozen=True, slots=True)
+class CommitterSet:
+    """Completes ``SetCommitter``."""
+
+    now_ms: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSeen:
+    """A publish transaction of this supervisor was answered with ``outcome``."""
+
+    now_ms: int
+    token: str
+    ref: SequenceRef
+    outcome: PublishOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredChanged:
+    """An operator posted a spec, suspended, resumed or terminated (stored)."""
+
+    now_ms: int
+    desired: DesiredState
+    config: SupervisorConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ResetAsked:
+    """Move offsets (PR-24). ``discard``: do not publish first what was read."""
+
+    now_ms: int
+    moves: OffsetMap
+    discard: bool
+    reason: str = "reset"
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRefused:
+    """A store command met StoreConflict: this view is outdated."""
+
+    now_ms: int
+    detail: str
+
+
+Event = (
+    Tick
+    | StateLoaded
+    | StreamSeen
+    | StreamFailed
+    | OffsetsStored
+    | GroupOpened
+    | SequenceSealed
+    | SequencesVoided
+    | AttemptCreated
+    | AttemptAssigned
+    | TaskRegistered
+    | TaskBeat
+    | CheckpointAsked
+    | TaskAnswered
+    | TaskSilent
+    | TaskEnded
+    | AttemptMoved
+    | CommitterSet
+    | PublishSeen
+    | DesiredChanged
+    | ResetAsked
+    | StoreRefused
+)
+
+
+# ---------------------------------------------------------------- commands
+
+
+@dataclass(frozen=True, slots=True)
+class InitOffsets:
+    """``MetadataStore.init_offsets``."""
+
+    topic_id: str | None
+    starts: OffsetMap
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """``MetadataStore.add_partitions``."""
+
+    starts: OffsetMap
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOffsets:
+    """``MetadataStore.reset_offsets``: moves, raises epochs, voids."""
+
+    moves: OffsetMap
+    topic_id: str | None
+    audit: AuditRow
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGroup:
+    """``MetadataStore.open_group``."""
+
+    partitions: tuple[int, ...]
+    following: NextSequence
+
+
+@dataclass(frozen=True, slots=True)
+class SealSequence:
+    """``MetadataStore.seal``; ``following`` None releases the partitions."""
+
+    ref: SequenceRef
+    end: OffsetMap
+    following: NextSequence | None
+
+
+@dataclass(frozen=True, slots=True)
+class VoidSequences:
+    """``MetadataStore.void``."""
+
+    group: int
+    from_number: int
+    audit: AuditRow
+
+
+@dataclass(frozen=True, slots=True)
+class CreateAttempt:
+    """``MetadataStore.create_attempt`` with a token the runner draws; then it is queued for a worker.
+
+    ``attempt`` counts the starts of ``task_id``. ``prefer_worker`` may hold the hydrants of an
+    earlier attempt; ``avoid_workers`` run other replicas of the group (both are wishes).
+    """
+
+    group: int
+    task_id: str
+    attempt: int
+    committer: bool
+    prefer_worker: str | None
+    avoid_workers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAttempt:
+    """``MetadataStore.set_attempt_state``."""
+
+    token: str
+    state: AttemptState
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetCommitter:
+    """``MetadataStore.set_committer``."""
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class KillAttempt:
+    """Order the worker to end the process; its token is already refused. Repeating is harmless."""
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendTask:
+    """Send to the task, without waiting; answered by ``TaskAnswered`` or ``TaskSilent``.
+
+    The runner adds to a ``SealCommand`` the specs its sequences were opened under.
+    """
+
+    token: str
+    command: TaskCommand
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """Read the supervisor's state from the store; answered by ``StateLoaded``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rested:
+    """Suspended or terminated, and nothing is left to publish; said once."""
+
+    desired: DesiredState
+
+
+Command = (
+    InitOffsets
+    | AddPartitions
+    | ResetOffsets
+    | OpenGroup
+    | SealSequence
+    | VoidSequences
+    | CreateAttempt
+    | MoveAttempt
+    | SetCommitter
+    | KillAttempt
+    | SendTask
+    | Reload
+    | Rested
+)
