@@ -25,7 +25,6 @@ from ingest.protocol import (
 )
 from ingest.supervisor.config import SupervisorConfig, SupervisorState
 
-
 # ---------------------------------------------------------------- events
 
 
