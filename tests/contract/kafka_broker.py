@@ -1,0 +1,109 @@
+"""Running brokers under the supplier's contract: the look-alike and Apache Kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka import Producer, TopicPartition
+
+from ingest.stream.kafka import KafkaSupplier
+from ingest.stream.properties import translate
+from ingest.stream.supplier import RecordSupplier
+from tests.contract.streams import DEADLINE_S, Records, values
+from tests.servers import topics
+from tests.servers.fixtures import fresh_name
+from tests.servers.kafka import KafkaCluster
+from tests.servers.kfake import Kfake
+
+
+class KafkaBroker:
+    """`Stream` on a broker that speaks Kafka's protocol."""
+
+    def __init__(self, server: Kfake | KafkaCluster) -> None:
+        self._server = server
+        self._bootstrap = server.bootstrap
+
+    def topic(self, partitions: int) -> str:
+        return topics.create_topic(self._bootstrap, partitions)
+
+    def supplier(self, topic: str, *, isolation: str = "read_committed", keys: bool = False) -> RecordSupplier:
+        asked = translate({"bootstrap.servers": self._bootstrap, "isolation.level": isolation}, {})
+        assert not asked.problems
+        return KafkaSupplier(topic, asked.config, keys=keys)
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        records: Records,
+        *,
+        timestamp_ms: int = 1,
+        key: bytes | None = None,
+    ) -> None:
+        keys = None if key is None else [key] * len(records)
+        times = [timestamp_ms] * len(records)
+        topics.produce(self._bootstrap, topic, records, partition=partition, timestamps_ms=times, keys=keys)
+
+    def open_transaction(self, topic: str, partition: int, records: Records) -> Callable[[bool], None]:
+        producer = Producer(
+            {"bootstrap.servers": self._bootstrap, "transactional.id": fresh_name("x"), "linger.ms": 1, **topics.QUIET}
+        )
+        producer.init_transactions(DEADLINE_S)
+        producer.begin_transaction()
+        for record in records:
+            producer.produce(topic, record, partition=partition)
+        assert producer.flush(DEADLINE_S) == 0
+
+        def finish(commit: bool) -> None:
+            if commit:
+                producer.commit_transaction(DEADLINE_S)
+            else:
+                producer.abort_transaction(DEADLINE_S)
+
+        return finish
+
+    def transaction(self, topic: str, partition: int, records: Records, *, commit: bool) -> None:
+        self.open_transaction(topic, partition, records)(commit)
+
+    def holes(self) -> str:
+        topic = topics.create_topic(
+            self._bootstrap,
+            cleanup_policy="compact",
+            segment_ms=100,
+            segment_bytes=1048576,
+            min_cleanable_dirty_ratio="0.01",
+            max_compaction_lag_ms=200,
+            min_compaction_lag_ms=0,
+        )
+        keys = [f"k{i % 5}".encode() for i in range(40)]
+        topics.produce(self._bootstrap, topic, values("a", 40), keys=keys)
+        time.sleep(0.2)  # the segment must be old enough to be rolled by the next record
+        topics.produce(self._bootstrap, topic, [b"end"], keys=[b"end"])
+        topics.wait_for(lambda: self._compacted(topic), 60, f"{topic} compacted")
+        return topic
+
+    def _compacted(self, topic: str) -> bool:
+        if isinstance(self._server, Kfake):
+            self._server.control("/compact")
+        supplier = self.supplier(topic)
+        try:
+            supplier.assign({0: 0})
+            seen = 0
+            while supplier.positions() != {0: 41}:
+                seen += sum(len(poll) for poll in supplier.poll(1000, 300))
+            return seen < 41
+        finally:
+            supplier.close()
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        topics.add_partitions(self._bootstrap, topic, total)
+
+    def truncate(self, topic: str, partition: int, before: int) -> None:
+        client = topics.admin(self._bootstrap)
+        place = TopicPartition(topic, partition, before)
+        client.delete_records([place])[place].result(DEADLINE_S)
+
+    def recreate(self, topic: str) -> None:
+        topics.delete_topic(self._bootstrap, topic)
+        topics.create_topic(self._bootstrap, 1, topic)
