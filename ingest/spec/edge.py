@@ -1,0 +1,207 @@
+"""The JSON shapes of Druid's supervisor spec for pydantic: types only; the rules are in ``ingest.spec.rules``.
+
+Everything is optional here, so that one missing field does not hide what is wrong elsewhere. Numbers
+and booleans may be written as text, as Druid reads them. Unknown fields are kept and reported.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, StrictStr, model_validator
+from pydantic.alias_generators import to_camel
+
+from segments.civil import Period
+from segments.errors import InvalidInterval
+
+_MONTH_MS = 30 * 86_400_000
+
+
+def _period_ms(value: Any) -> int:
+    """Druid's periods as milliseconds; a month counts as 30 days, a year as 365."""
+    if not isinstance(value, str):
+        raise ValueError("must be an ISO 8601 period as text, such as PT1H")
+    try:
+        period = Period.parse(value)
+    except InvalidInterval as error:
+        raise ValueError(str(error)) from error
+    years, months = divmod(period.months, 12)
+    return years * 365 * 86_400_000 + months * _MONTH_MS + period.days * 86_400_000 + period.fixed_ms
+
+
+def _named(value: Any) -> Any:
+    """A bare name stands for an object with only a name."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+PeriodMs = Annotated[int, PlainValidator(_period_ms)]
+
+
+class Edge(BaseModel):
+    """A JSON object with Druid's camel-case names; unknown fields are kept."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="allow", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, value: Any) -> Any:
+        """As in Druid, a field that is null has its default."""
+        return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+
+class TimestampEdge(Edge):
+    column: StrictStr = "timestamp"
+    format: StrictStr = "auto"
+    missing_value: StrictStr | None = None
+
+
+class DimensionEdge(Edge):
+    name: StrictStr | None = None
+    type: StrictStr = "string"
+    create_bitmap_index: bool = True
+    multi_value_handling: StrictStr = "sorted_array"
+    cast_to_type: StrictStr | None = None
+    max_string_length: int | None = None
+    format_version: int | None = None
+
+
+class DimensionsEdge(Edge):
+    dimensions: list[Annotated[DimensionEdge, BeforeValidator(_named)]] = []
+    dimension_exclusions: list[StrictStr] = []
+    spatial_dimensions: list[Any] = []
+    include_all_dimensions: bool = False
+    use_schema_discovery: bool = False
+    force_segment_sort_by_time: bool = True
+
+
+class MetricEdge(Edge):
+    type: StrictStr | None = None
+    name: StrictStr | None = None
+    field_name: StrictStr | None = None
+    expression: Any = None
+    time_column: StrictStr | None = None
+    max_string_bytes: int | None = None
+
+
+class GranularityEdge(Edge):
+    type: StrictStr = "uniform"
+    segment_granularity: Any = "DAY"
+    query_granularity: Any = "NONE"
+    rollup: bool = True
+    intervals: Any = None
+
+
+class TransformEdge(Edge):
+    transforms: list[Any] = []
+    filter: Any = None
+
+
+class DataSchemaEdge(Edge):
+    data_source: StrictStr | None = None
+    timestamp_spec: TimestampEdge | None = None
+    dimensions_spec: DimensionsEdge | None = None
+    metrics_spec: list[MetricEdge] = []
+    granularity_spec: GranularityEdge = GranularityEdge()
+    transform_spec: TransformEdge | None = None
+    parser: Any = None
+    projections: list[Any] | None = None
+
+
+class FlattenFieldEdge(Edge):
+    type: StrictStr = "root"
+    name: StrictStr | None = None
+    expr: StrictStr | None = None
+    nodes: list[StrictStr] | None = None
+
+
+class FlattenEdge(Edge):
+    use_field_discovery: bool = True
+    fields: list[Annotated[FlattenFieldEdge, BeforeValidator(_named)]] = []
+
+
+class InputFormatEdge(Edge):
+    type: StrictStr | None = None
+    flatten_spec: FlattenEdge | None = None
+    feature_spec: dict[str, Any] | None = None
+    keep_null_columns: bool = False
+    assume_newline_delimited: bool = False
+    use_json_node_reader: bool = False
+
+
+class IdleEdge(Edge):
+    enabled: bool = False
+    inactive_after_millis: int = 600_000
+
+
+class IOConfigEdge(Edge):
+    type: StrictStr | None = None
+    topic: StrictStr | None = None
+    topic_pattern: StrictStr | None = None
+    consumer_properties: dict[str, Any] | None = None
+    input_format: InputFormatEdge | None = None
+    poll_timeout: int = 100
+    replicas: int = 1
+    task_count: int = 1
+    task_duration: PeriodMs = 3_600_000
+    start_delay: PeriodMs = 5_000
+    period: PeriodMs = 30_000
+    use_earliest_offset: bool = False
+    completion_timeout: PeriodMs = 1_800_000
+    late_message_rejection_period: PeriodMs | None = None
+    late_message_rejection_start_date_time: StrictStr | None = None
+    early_message_rejection_period: PeriodMs | None = None
+    auto_scaler_config: dict[str, Any] | None = None
+    idle_config: IdleEdge | None = None
+    stop_task_count: int | None = None
+    server_priority_to_replicas: dict[str, Any] | None = None
+    bounded_stream_config: dict[str, Any] | None = None
+    config_overrides: dict[str, Any] | None = None
+    emit_time_lag_metrics: bool = False
+
+
+class TuningEdge(Edge):
+    type: StrictStr = "kafka"
+    appendable_index_spec: Any = None
+    max_rows_in_memory: int = 150_000
+    max_bytes_in_memory: int = 0
+    skip_bytes_in_memory_overhead_check: bool = False
+    max_rows_per_segment: int | None = 5_000_000
+    max_total_rows: int | None = 20_000_000
+    intermediate_persist_period: PeriodMs = 600_000
+    intermediate_handoff_period: PeriodMs | None = None
+    max_pending_persists: int = 0
+    num_persist_threads: int = 1
+    index_spec: Any = None
+    index_spec_for_intermediate_persists: Any = None
+    max_columns_to_merge: int = -1
+    report_parse_exceptions: bool = False
+    log_parse_exceptions: bool = False
+    max_parse_exceptions: int | None = None
+    max_saved_parse_exceptions: int | None = None
+    handoff_condition_timeout: int = 900_000
+    reset_offset_automatically: bool = False
+    skip_sequence_number_availability_check: bool = False
+    segment_write_out_medium_factory: Any = None
+    release_locks_on_handoff: bool = False
+    worker_threads: int | None = None
+    chat_threads: int | None = None
+    chat_retries: int = 8
+    http_timeout: PeriodMs = 10_000
+    shutdown_timeout: PeriodMs = 80_000
+    offset_fetch_period: PeriodMs = 30_000
+    repartition_transition_duration: PeriodMs = 120_000
+    on_bad_value: StrictStr = "null"
+
+
+class EnvelopeEdge(Edge):
+    type: StrictStr | None = None
+    id: StrictStr | None = None
+    suspended: bool = False
+    context: dict[str, Any] | None = None
+    spec: dict[str, Any] | None = None
+
+
+class SpecEdge(Edge):
+    data_schema: DataSchemaEdge = DataSchemaEdge()
+    io_config: IOConfigEdge = IOConfigEdge()
+    tuning_config: TuningEdge = TuningEdge()

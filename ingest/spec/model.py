@@ -1,0 +1,193 @@
+"""A supervisor spec as frozen values: what Druid's JSON says, with its defaults filled in (pure data).
+
+Periods are milliseconds; names are Druid's in snake case. Nothing here reads JSON; see
+``ingest.spec.parsing``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from ingest.spec.json_path import Step
+from segments.filter.model import Filter
+from segments.interval import Granularity
+
+UNLIMITED: Final = 2_147_483_647
+"""Druid's spelling of "no limit" for parse exceptions."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampSpec:
+    """Where a row's time comes from. ``missing_ms`` stands in for a missing or null value, never for a bad one."""
+
+    column: str = "timestamp"
+    format: str = "auto"
+    missing_ms: int | None = None
+
+
+class MultiValueHandling(Enum):
+    """What becomes of the order of a multi-value string dimension."""
+
+    SORTED_ARRAY = "sorted_array"
+    SORTED_SET = "sorted_set"
+    ARRAY = "array"
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One declared dimension. ``type`` is string, long, float, double or auto; ``cast_to`` (auto only)
+    is STRING, LONG or DOUBLE."""
+
+    name: str
+    type: str = "string"
+    multi_value: MultiValueHandling = MultiValueHandling.SORTED_ARRAY
+    cast_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One aggregator; ``field`` is the input field ("" for count)."""
+
+    name: str
+    type: str
+    field: str = ""
+
+
+class Discovery(Enum):
+    """Which undeclared fields become dimensions."""
+
+    NONE = "none"
+    STRINGS = "strings"  # Druid's classic mode: root-level simple fields, as strings
+    TYPED = "typed"  # useSchemaDiscovery: the least restrictive type that fits
+
+
+@dataclass(frozen=True, slots=True)
+class FlattenField:
+    """A field computed from each object: ``steps`` lead to it from the root."""
+
+    name: str
+    steps: tuple[Step, ...]
+
+
+class Documents(Enum):
+    """How a message that holds several JSON documents is read (Druid's three readers)."""
+
+    WHOLE = "whole"  # a syntax error anywhere rejects the whole message
+    LINES = "lines"  # assumeNewlineDelimited: each line for itself
+    PREFIX = "prefix"  # useJsonNodeReader: what stands before a syntax error is kept
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFormat:
+    """``inputFormat`` of type json. ``discover_fields`` False leaves only the flattened fields."""
+
+    flatten: tuple[FlattenField, ...] = ()
+    discover_fields: bool = True
+    documents: Documents = Documents.WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class DataSchema:
+    """What decides a table's rows: everything here is part of the identity of a spec version."""
+
+    datasource: str
+    timestamp: TimestampSpec
+    dimensions: tuple[Dimension, ...]
+    exclusions: frozenset[str]
+    discovery: Discovery
+    metrics: tuple[Metric, ...]
+    segment_granularity: Granularity
+    query_granularity: Granularity
+    rollup: bool
+    filter: Filter | None
+    input_format: JsonFormat
+    reject_bad_values: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Windows outside of which rows are thrown away, relative to the sequence's stored time (PR-15)."""
+
+    late_period_ms: int | None = None
+    late_start_ms: int | None = None
+    early_period_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IdleConfig:
+    """When a supervisor without new data reports itself idle."""
+
+    enabled: bool = False
+    inactive_after_ms: int = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class IOConfig:
+    """Where rows come from and how tasks are laid out. ``consumer_properties`` are as posted, secrets unresolved."""
+
+    topic: str
+    consumer_properties: dict[str, Any] = field(hash=False)
+    task_count: int = 1
+    replicas: int = 1
+    task_duration_ms: int = 3_600_000
+    start_delay_ms: int = 5_000
+    period_ms: int = 30_000
+    completion_timeout_ms: int = 1_800_000
+    poll_timeout_ms: int = 100
+    use_earliest_offset: bool = False
+    stop_task_count: int | None = None
+    rejection: Rejection = Rejection()
+    idle: IdleConfig = IdleConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class TuningConfig:
+    """Limits and patience. ``max_bytes_in_memory``: 0 asks for the task's own default, -1 is unlimited.
+
+    ``intermediate_handoff_period_ms`` None means never by time.
+    """
+
+    max_rows_in_memory: int = 150_000
+    max_bytes_in_memory: int = 0
+    max_rows_per_segment: int = 5_000_000
+    max_total_rows: int = 20_000_000
+    intermediate_persist_period_ms: int = 600_000
+    intermediate_handoff_period_ms: int | None = None
+    max_pending_persists: int = 0
+    log_parse_exceptions: bool = False
+    max_parse_exceptions: int = UNLIMITED
+    max_saved_parse_exceptions: int = 0
+    handoff_condition_timeout_ms: int = 900_000
+    reset_offset_automatically: bool = False
+    http_timeout_ms: int = 10_000
+    shutdown_timeout_ms: int = 80_000
+    offset_fetch_period_ms: int = 30_000
+    chat_retries: int = 8
+    reject_bad_values: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorSpec:
+    """A whole spec. ``posted`` is the JSON object exactly as it came, and what GET answers."""
+
+    supervisor: str
+    suspended: bool
+    data_schema: DataSchema
+    io: IOConfig
+    tuning: TuningConfig
+    context: dict[str, Any] = field(hash=False)
+    posted: dict[str, Any] = field(hash=False, compare=False, repr=False)
+
+    @property
+    def datasource(self) -> str:
+        return self.data_schema.datasource
+
+
+def rows_differ(old: SupervisorSpec, new: SupervisorSpec) -> bool:
+    """Whether the same records could become other rows, so that the change must cut over at a checkpoint.
+
+    Layout (tasks, replicas), limits and patience do not count; the topic does, because its offsets are others.
+    """
+    return (old.data_schema, old.io.topic, old.io.rejection) != (new.data_schema, new.io.topic, new.io.rejection)

@@ -1,0 +1,155 @@
+"""The rules of a spec's ioConfig and tuningConfig."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ingest.spec.edge import IdleEdge, IOConfigEdge, TuningEdge
+from ingest.spec.model import UNLIMITED, IdleConfig, IOConfig, Rejection, TuningConfig
+from ingest.spec.notes import Notes
+from segments.civil import parse_iso_ms
+from segments.errors import InvalidInterval
+
+# Druid's P2147483647D, its default, and everything beyond a century: never.
+_NEVER_MS: Final = 100 * 365 * 86_400_000
+_LIMIT_MAX: Final = 2**63 - 1
+
+
+def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOConfig | None:
+    """The ioConfig, or None with its faults noted. ``present``: the spec has one at all."""
+    if not present:
+        return None
+    before = len(notes.problems)
+    if block.topic_pattern is not None:
+        notes.refused(f"{path}.topicPattern", block.topic_pattern, "reading several topics", "name one topic")
+    elif not block.topic or not block.topic.strip():
+        notes.problem(f"{path}.topic", block.topic, "is required", "name the Kafka topic")
+    _consumer_properties(block, path, notes)
+    if block.bounded_stream_config is not None:
+        notes.refused(f"{path}.boundedStreamConfig", block.bounded_stream_config, "a bounded range", "remove it")
+    if block.config_overrides is not None:
+        notes.refused(f"{path}.configOverrides", "{...}", "overriding properties", "put them into consumerProperties")
+    for name in sorted(n for n in block.model_extra or {} if n.startswith("headerBasedFilter")):
+        notes.refused(f"{path}.{name}", "{...}", "filtering by headers", "use transformSpec.filter")
+    _without_effect(block, path, notes)
+    least = (
+        ("taskCount", block.task_count, 1),
+        ("replicas", block.replicas, 1),
+        ("pollTimeout", block.poll_timeout, 0),
+        ("taskDuration", block.task_duration, 1),
+        ("period", block.period, 1),
+        ("completionTimeout", block.completion_timeout, 1),
+    )
+    for name, value, minimum in least:
+        if value < minimum:
+            notes.problem(f"{path}.{name}", value, f"must be {minimum} or more", "correct the value")
+    rejection = _rejection(block, path, notes)
+    if len(notes.problems) > before:
+        return None
+    idle = block.idle_config or IdleEdge()
+    return IOConfig(
+        topic=block.topic or "",
+        consumer_properties=dict(block.consumer_properties or {}),
+        task_count=block.task_count,
+        replicas=block.replicas,
+        task_duration_ms=block.task_duration,
+        start_delay_ms=block.start_delay,
+        period_ms=block.period,
+        completion_timeout_ms=block.completion_timeout,
+        poll_timeout_ms=block.poll_timeout,
+        use_earliest_offset=block.use_earliest_offset,
+        stop_task_count=block.stop_task_count,
+        rejection=rejection,
+        idle=IdleConfig(idle.enabled, idle.inactive_after_millis),
+    )
+
+
+def _consumer_properties(block: IOConfigEdge, path: str, notes: Notes) -> None:
+    properties = block.consumer_properties
+    if properties is None:
+        cure = 'set {"bootstrap.servers": "host:9092"}'
+        notes.problem(f"{path}.consumerProperties", None, "is required", cure)
+    elif not properties.get("bootstrap.servers") and "druid.dynamic.config.provider" not in properties:
+        where = f"{path}.consumerProperties['bootstrap.servers']"
+        notes.problem(where, properties.get("bootstrap.servers"), "is required", "list the brokers as host:port")
+
+
+def _without_effect(block: IOConfigEdge, path: str, notes: Notes) -> None:
+    scaler = block.auto_scaler_config
+    if scaler and scaler.get("enableTaskAutoScaler") not in (None, False, "false"):
+        notes.warn(f"{path}.autoScalerConfig has no effect yet: taskCount stays as it is set")
+    if block.server_priority_to_replicas:
+        notes.warn(f"{path}.serverPriorityToReplicas has no effect: every replica answers queries")
+    if block.emit_time_lag_metrics:
+        notes.warn(f"{path}.emitTimeLagMetrics has no effect: lag is reported in offsets")
+
+
+def _rejection(block: IOConfigEdge, path: str, notes: Notes) -> Rejection:
+    start_ms = None
+    text = block.late_message_rejection_start_date_time
+    if text is not None:
+        try:
+            start_ms = parse_iso_ms(text)
+        except InvalidInterval as error:
+            where = f"{path}.lateMessageRejectionStartDateTime"
+            notes.problem(where, text, str(error), "write an ISO 8601 time")
+        if block.late_message_rejection_period is not None:
+            rule = "lateMessageRejectionPeriod and lateMessageRejectionStartDateTime exclude each other"
+            notes.problem(f"{path}.lateMessageRejectionPeriod", block.late_message_rejection_period, rule, "keep one")
+    return Rejection(block.late_message_rejection_period, start_ms, block.early_message_rejection_period)
+
+
+def read_tuning(block: TuningEdge, path: str, notes: Notes) -> TuningConfig:
+    """The tuningConfig with Druid's spellings of "no limit" resolved; faults are noted."""
+    if block.type != "kafka":
+        notes.refused(f"{path}.type", block.type, "this tuningConfig", 'use "kafka"')
+    if block.on_bad_value not in ("null", "reject"):
+        notes.problem(f"{path}.onBadValue", block.on_bad_value, "is not a known policy", "use null or reject")
+    limits = {
+        "maxRowsInMemory": block.max_rows_in_memory,
+        "maxRowsPerSegment": block.max_rows_per_segment,
+        "maxTotalRows": block.max_total_rows,
+    }
+    for name, value in limits.items():
+        if value is not None and (value == 0 or value < -1):
+            notes.problem(f"{path}.{name}", value, "must be 1 or more", "correct it; -1 is no limit")
+    if block.max_bytes_in_memory < -1:
+        notes.problem(f"{path}.maxBytesInMemory", block.max_bytes_in_memory, "must be -1, 0 or more", "correct it")
+    handoff_ms = block.intermediate_handoff_period
+    return TuningConfig(
+        max_rows_in_memory=_limit(block.max_rows_in_memory, 150_000),
+        max_bytes_in_memory=block.max_bytes_in_memory,
+        max_rows_per_segment=_limit(block.max_rows_per_segment, 5_000_000),
+        max_total_rows=_limit(block.max_total_rows, 20_000_000),
+        intermediate_persist_period_ms=block.intermediate_persist_period,
+        intermediate_handoff_period_ms=handoff_ms if handoff_ms is not None and handoff_ms < _NEVER_MS else None,
+        max_pending_persists=block.max_pending_persists,
+        log_parse_exceptions=block.log_parse_exceptions,
+        max_parse_exceptions=_parse_exceptions(block),
+        max_saved_parse_exceptions=_saved_exceptions(block),
+        handoff_condition_timeout_ms=block.handoff_condition_timeout,
+        reset_offset_automatically=block.reset_offset_automatically,
+        http_timeout_ms=block.http_timeout,
+        shutdown_timeout_ms=block.shutdown_timeout,
+        offset_fetch_period_ms=max(block.offset_fetch_period, 5_000),
+        chat_retries=block.chat_retries,
+        reject_bad_values=block.on_bad_value == "reject",
+    )
+
+
+def _limit(value: int | None, default: int) -> int:
+    if value is None:
+        return default
+    return _LIMIT_MAX if value == -1 else value
+
+
+def _parse_exceptions(block: TuningEdge) -> int:
+    if block.report_parse_exceptions:
+        return 0
+    stated = block.max_parse_exceptions
+    return UNLIMITED if stated is None or stated < 0 else stated
+
+
+def _saved_exceptions(block: TuningEdge) -> int:
+    saved = block.max_saved_parse_exceptions or 0
+    return 1 if block.report_parse_exceptions else max(saved, 0)
