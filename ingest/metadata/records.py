@@ -71,13 +71,18 @@ class StreamOffsets:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group with its unpublished sequences (order of number) and its live attempts."""
+    """A group with its unpublished sequences (order of number) and its live attempts.
+
+    ``reported`` is the furthest position that any attempt, ended ones included, made durable in the
+    open sequence (PR-7); partitions without a report are missing.
+    """
 
     supervisor: str
     group: int
     partitions: tuple[int, ...]
     sequences: tuple[SequenceRecord, ...]
     attempts: tuple[AttemptRecord, ...]
+    reported: OffsetMap = OffsetMap()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +136,14 @@ class SegmentRow:
 
 @dataclass(frozen=True, slots=True)
 class StagedRow:
-    """A staged or deleting file of an ended attempt, for the sweeper (PR-20)."""
+    """A file that the sweeper owns (PR-20). ``removed_ms``: when it was removed for the first time."""
 
     row_id: int
     path: str
     token: str
-    state: str  # staged | deleting
+    state: str  # staged | superseded | deleting
     staged_ms: int
+    removed_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,4 +181,5 @@ class TableState:
     removed: tuple[str, ...]
     streams: tuple[StreamOffsets, ...]
     groups: tuple[GroupState, ...]
-    specs: dict[int, dict[str, Any]]  # spec versions that unpublished sequences were opened under, and the newest
+    specs: dict[str, dict[int, dict[str, Any]]]
+    """Per supervisor: spec versions that unpublished sequences were opened under, and the newest."""

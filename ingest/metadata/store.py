@@ -3,10 +3,10 @@
 Promises of every implementation (memory, SQLite, PostgreSQL; one contract suite):
 
 * **Atomic.** A method's effects are all visible or none are.
-* **Fenced.** Methods that take ``generation`` hold a share lock on the leadership row until they
-  commit and raise ``LeadershipLost`` when a newer generation exists, having written nothing
-  (PR-23). Methods that take ``token`` raise ``AttemptRefused`` for an ended or fenced attempt.
-  Lock order: leadership, offsets, table version.
+* **Fenced.** Methods that take ``generation`` (the calling overlord's) hold a share lock on the
+  leadership row until they commit and raise ``LeadershipLost`` when another generation leads, having
+  written nothing (PR-23). Methods that act for a ``token`` raise ``AttemptRefused`` for an ended or
+  fenced attempt. Lock order: leadership, stream (offsets, sequences), attempt, table version.
 * **Idempotent.** A repeated call answers as the first one did.
 * **Versioned.** Whatever changes visibility, a committed offset, a reset epoch, the set of
   partitions or voids a sequence raises the table's version as its last lock (PR-2).
@@ -63,11 +63,14 @@ class StoreConflict(IngestError):
 class LeadershipStore(Protocol):
     """Who leads (PR-23, PR-25)."""
 
-    def leadership(self) -> Leadership | None: ...
+    def leadership(self) -> Leadership | None:
+        """Who leads; None when nobody ever did or the last leader resigned (take it at once)."""
+        ...
 
     def take_leadership(self, node: str, address: str, expected: Leadership | None) -> Leadership | None:
         """Takes over iff the row still equals ``expected`` (the caller saw its beats stand still for
-        the lease time); the new generation is one higher. None when somebody else moved."""
+        the lease time); the new generation is one higher than any before. None when somebody else
+        moved. Raises StoreUnreachable (effect absent) when a stuck transaction still holds the row."""
         ...
 
     def beat(self, generation: int) -> None:
@@ -95,8 +98,9 @@ class LeadershipStore(Protocol):
     def nodes(self) -> list[NodeRecord]: ...
 
     def served_version(self, datasource: str, now_ms: int, lease_ms: int) -> int:
-        """The lowest version acknowledged by a live query node; the current one when none lives
-        (design 9: hand-off with no live query node is complete at once)."""
+        """The lowest version acknowledged by a live node of role ``query``; the current one when none
+        lives (design 9: hand-off with no live query node is complete at once). A live node that never
+        acknowledged this table holds nothing back: it will begin at the current version."""
         ...
 
 
@@ -112,7 +116,8 @@ class SupervisorStore(Protocol):
         desired: DesiredState,
         now_ms: int,
     ) -> SupervisorRecord:
-        """Stores a spec as the next version and what is desired of it."""
+        """Stores a spec as the next version and what is desired of it. A spec equal to the newest keeps
+        its version (also after a lost reply). A supervisor never changes its table: StoreConflict."""
         ...
 
     def set_desired(self, generation: int, supervisor: str, desired: DesiredState, now_ms: int) -> SupervisorRecord: ...
@@ -158,7 +163,9 @@ class OffsetStore(Protocol):
         self, generation: int, supervisor: str, topic: str, moves: OffsetMap, topic_id: str | None, audit: AuditRow
     ) -> StreamOffsets:
         """Moves the named partitions and raises their epochs; voids every unpublished sequence that
-        holds one of them and reopens nothing. Other partitions keep offset and epoch (PR-24)."""
+        holds one of them, with its dependents, and reopens nothing. Other partitions keep offset and
+        epoch (PR-24). Moving to the stored offsets raises epochs only (PR-4). Called again with an
+        equal ``audit`` row it changes nothing."""
         ...
 
     def groups(self, supervisor: str) -> list[GroupState]:
@@ -188,16 +195,26 @@ class OffsetStore(Protocol):
         """
         ...
 
-    def raise_end(self, token: str, ref: SequenceRef, end: OffsetMap) -> SequenceRecord:
-        """PR-9's last sentence: allowed while no attempt has read the next sequence."""
+    def raise_end(self, generation: int, token: str, ref: SequenceRef, end: OffsetMap) -> SequenceRecord:
+        """PR-9's last sentence: allowed while no attempt has read the next sequence, whose start moves
+        along. Else, or when already published, StoreConflict."""
         ...
 
     def void(
-        self, generation: int, supervisor: str, group: int, from_number: int, audit: AuditRow
+        self,
+        generation: int,
+        supervisor: str,
+        group: int,
+        from_number: int,
+        audit: AuditRow,
+        raise_epochs: bool = False,
     ) -> list[SequenceRecord]:
-        """Voids the group's unpublished sequences from ``from_number`` on and all that start where
-        they end (dependents in other groups), and releases their partitions; raises the table
-        version and, since a void is not always read again, the epochs only when ``audit.action`` says so."""
+        """Voids the group's unpublished sequences from ``from_number`` on and all that depend on them
+        (in other groups), and releases their partitions; raises the table version (PR-13).
+
+        ``raise_epochs``: the range is not read again, so the positions last answered there are void
+        too (PR-4). StoreConflict if an earlier sequence of one of the partitions is still unpublished.
+        """
         ...
 
     def sequences(self, supervisor: str, group: int, from_number: int) -> tuple[SequenceRecord, ...]:
@@ -217,9 +234,13 @@ class AttemptStore(Protocol):
 
     def assign_attempt(self, generation: int, token: str, worker: str) -> AttemptRecord: ...
 
-    def register_attempt(self, token: str, address: str, protocol: int, now_ms: int) -> AttemptRecord: ...
+    def register_attempt(
+        self, generation: int, token: str, address: str, protocol: int, now_ms: int
+    ) -> AttemptRecord: ...
 
-    def record_positions(self, token: str, sequence: int, positions: OffsetMap, now_ms: int) -> AttemptRecord:
+    def record_positions(
+        self, generation: int, token: str, sequence: int, positions: OffsetMap, now_ms: int
+    ) -> AttemptRecord:
         """Makes reported positions durable; they never go back within one sequence."""
         ...
 
@@ -230,7 +251,8 @@ class AttemptStore(Protocol):
     def set_attempt_state(
         self, generation: int, token: str, state: AttemptState, error: str | None, now_ms: int
     ) -> AttemptRecord:
-        """Moves an attempt; an ended or fenced one never becomes live again."""
+        """Moves an attempt forwards. An ended or fenced one never becomes live again and a live one
+        never goes back: the answer is then the stored record, unchanged."""
         ...
 
     def attempt(self, token: str) -> AttemptRecord | None: ...
@@ -243,21 +265,25 @@ class AttemptStore(Protocol):
 class PublishStore(Protocol):
     """Allocation, staging and the publish transaction."""
 
-    def allocate(self, request: AllocateRequest, now_ms: int) -> PendingSegment:
+    def allocate(self, generation: int, request: AllocateRequest, now_ms: int) -> PendingSegment:
         """Same (sequence, interval), same id. The first allocation in a time chunk fixes its version
         (an ISO time derived from ``now_ms``); later ones add partition numbers under the highest
         version visible there (design 9)."""
         ...
 
-    def stage(self, request: StageRequest, now_ms: int) -> None: ...
+    def stage(self, generation: int, request: StageRequest, now_ms: int) -> None:
+        """Durable rows for files about to be uploaded; the same paths again renew them. StoreConflict
+        for a path that is not new, or a sequence that is void or published."""
+        ...
 
-    def publish(self, request: PublishRequest, now_ms: int) -> PublishReply:
+    def publish(self, generation: int, request: PublishRequest, now_ms: int) -> PublishReply:
         """The heart; order of steps in protocol-rules 18: share lock on leadership, lock on the
         offset rows, ledger lookup, fencing, offsets, then staged rows to published, offsets,
         watermark, ledger row, sequence state, table version.
 
-        Never raises for an expected outcome. StoreUnreachable with ``effect_known_absent`` False is
-        what a caller turns into UNKNOWN.
+        Never raises for an expected outcome; LeadershipLost for a caller that leads no more (the task
+        asks the next leader), except that ALREADY is told by anybody. StoreUnreachable with
+        ``effect_known_absent`` False is what a caller turns into UNKNOWN.
         """
         ...
 
@@ -265,14 +291,19 @@ class PublishStore(Protocol):
         """In version order."""
         ...
 
-    def staged_of_ended(self, limit: int) -> list[StagedRow]: ...
+    def staged_of_ended(self, limit: int) -> list[StagedRow]:
+        """What the sweeper owns (PR-20): staged rows of ended attempts, superseded ones, and rows being
+        deleted; those whose file was not yet removed first."""
+        ...
 
-    def begin_delete(self, generation: int, row_ids: Sequence[int]) -> None:
-        """Irreversibly marks staged rows of ended attempts ``deleting``."""
+    def begin_delete(self, generation: int, row_ids: Sequence[int]) -> tuple[int, ...]:
+        """Irreversibly marks swept rows ``deleting``. Returns which of them are now: only their files
+        may be removed."""
         ...
 
     def finish_delete(self, generation: int, row_ids: Sequence[int], now_ms: int) -> None:
-        """Notes that the files were removed (the row stays until the repeat, PR-20)."""
+        """Notes that the files were removed; the second call, after the longest upload, ends the row's
+        appearance in ``staged_of_ended``."""
         ...
 
     def quarantine_files(self, datasource: str, limit: int) -> list[QuarantineRow]: ...

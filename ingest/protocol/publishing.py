@@ -77,6 +77,7 @@ class PartitionCounts:
 class PublishRequest:
     """Publishes one sealed sequence: its segments, its quarantine file, its offsets, its ledger row.
 
+    ``quarantine`` is None or ``{"path", "rows", "sizeBytes", "loadSpec"}`` with ``path`` as staged.
     ``segments`` are ``segments.data_segment.DataSegment`` JSON objects; ``rows_in`` counts rows
     before rollup (one message may hold several). ``watermark_ms`` per partition is the largest
     event time read.

@@ -1,0 +1,272 @@
+"""Committed offsets, reset epochs, groups, sequences and attempts, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ingest.errors import AttemptRefused
+from ingest.metadata import attempt_rules, rules
+from ingest.metadata.memory_state import Group, GroupKey, MemoryBase, StreamKey
+from ingest.metadata.records import AuditRow, GroupState, NextSequence, StreamOffsets
+from ingest.metadata.store import StoreConflict
+from ingest.offsets import OffsetMap
+from ingest.protocol import AttemptRecord, AttemptState, SequenceRecord, SequenceRef, SequenceState
+
+# A reset is repeated at once or never; so far back its own audit row is looked for.
+REPEATS_MAX = 100
+
+
+class MemoryOffsets(MemoryBase):
+    """Offsets, groups and sequences."""
+
+    def offsets(self, supervisor: str, topic: str) -> StreamOffsets | None:
+        with self._lock:
+            return self.state.streams.get((supervisor, topic))
+
+    def init_offsets(
+        self, generation: int, supervisor: str, datasource: str, topic: str, topic_id: str | None, starts: OffsetMap
+    ) -> StreamOffsets:
+        with self._writing("init_offsets", generation) as state:
+            key = (supervisor, topic)
+            stored = state.streams.get(key)
+            if stored is None:
+                self._touch()
+                epochs = OffsetMap((p, 0) for p in starts)
+                stored = StreamOffsets(supervisor, topic, topic_id, starts, epochs, starts)
+                state.streams[key] = stored
+                state.stream_tables[key] = datasource
+                self._raise_version(datasource)
+            return stored
+
+    def add_partitions(self, generation: int, supervisor: str, topic: str, starts: OffsetMap) -> StreamOffsets:
+        with self._writing("add_partitions", generation) as state:
+            stored = self._stream((supervisor, topic))
+            new = OffsetMap((p, o) for p, o in starts.items() if p not in stored.committed)
+            if new:
+                stored = replace(
+                    stored,
+                    committed=stored.committed.with_(new),
+                    epochs=stored.epochs.with_({p: 0 for p in new}),
+                    starts=stored.starts.with_(new),
+                )
+                self._store_stream(stored)
+                self._raise_version(state.stream_tables[(supervisor, topic)])
+            return stored
+
+    def _stream(self, key: StreamKey) -> StreamOffsets:
+        stored = self.state.streams.get(key)
+        if stored is None:
+            raise StoreConflict(f"supervisor {key[0]!r} has no offsets of topic {key[1]!r} yet")
+        return stored
+
+    def _store_stream(self, stored: StreamOffsets) -> None:
+        self._touch()
+        self.state.streams[(stored.supervisor, stored.topic)] = stored
+
+    def reset_offsets(
+        self, generation: int, supervisor: str, topic: str, moves: OffsetMap, topic_id: str | None, audit: AuditRow
+    ) -> StreamOffsets:
+        with self._writing("reset_offsets", generation) as state:
+            key = (supervisor, topic)
+            stored = self._stream(key)
+            if audit in state.audit[-REPEATS_MAX:]:
+                return stored
+            unpublished = self._unpublished(supervisor, topic)
+            holders = [r.ref for r in unpublished if not moves.keys().isdisjoint(r.start)]
+            self._void(rules.dependents(holders, unpublished))
+            moved = rules.reset_stream(stored, moves, topic_id)
+            self._store_stream(moved)
+            state.audit.append(audit)
+            self._raise_version(state.stream_tables[key])
+            return moved
+
+    def _void(self, doomed: Iterable[SequenceRecord]) -> list[SequenceRecord]:
+        voided = [replace(record, state=SequenceState.VOID) for record in doomed]
+        self._put(*voided)
+        self._end_files([record.ref for record in voided])
+        return voided
+
+    def groups(self, supervisor: str) -> list[GroupState]:
+        with self._lock:
+            return self._groups(supervisor)
+
+    def _groups(self, supervisor: str) -> list[GroupState]:
+        epochs = {r.ref.group for r in self.state.unpublished.get(supervisor, ())}
+        for (name, group), tokens in self.state.group_tokens.items():
+            if name == supervisor and any(self.state.attempts[t].state.is_live for t in tokens):
+                epochs.add(group)
+        return [self._group((supervisor, group)) for group in sorted(epochs)]
+
+    def _group(self, key: GroupKey) -> GroupState:
+        supervisor, group = key
+        mine = [r for r in self.state.unpublished.get(supervisor, ()) if r.ref.group == group]
+        sequences = tuple(sorted(mine, key=lambda r: r.ref.number))
+        attempts = self._attempts_of(key)
+        opened = next((r for r in sequences if r.state is SequenceState.OPEN), None)
+        return GroupState(
+            supervisor,
+            group,
+            self.state.groups[key].partitions,
+            sequences,
+            tuple(a for a in attempts if a.state.is_live),
+            attempt_rules.reported(attempts, opened),
+        )
+
+    def open_group(
+        self, generation: int, supervisor: str, topic: str, partitions: Sequence[int], following: NextSequence
+    ) -> SequenceRecord:
+        assert partitions, "a group without partitions"
+        with self._writing("open_group", generation) as state:
+            stored = self._stream((supervisor, topic))
+            start = rules.acquired_start(partitions, self._unpublished(supervisor, topic), stored.committed)
+            group = self._count("group", supervisor)
+            record = SequenceRecord(
+                ref=SequenceRef(supervisor, group, 0),
+                start=start,
+                epochs=stored.epochs.restrict(start),
+                spec_version=following.spec_version,
+                opened_at_ms=following.opened_at_ms,
+            )
+            state.groups[(supervisor, group)] = Group(topic, state.stream_tables[(supervisor, topic)], tuple(start))
+            self._put(record)
+            return record
+
+    def seal(
+        self, generation: int, ref: SequenceRef, end: OffsetMap, following: NextSequence | None
+    ) -> tuple[SequenceRecord, ...]:
+        with self._writing("seal", generation):
+            record = self._record(ref)
+            stored = rules.stored_seal(record, ref)
+            if stored is not None:
+                successor = None if stored.released else self._record(replace(ref, number=ref.number + 1))
+            else:
+                assert record is not None
+                live = any(a.state.is_live for a in self._attempts_of((ref.supervisor, ref.group)))
+                stored, successor = rules.seal_sequence(record, end, following, live)
+                self._put(stored, *([successor] if successor else []))
+            return (stored,) if successor is None else (stored, successor)
+
+    def raise_end(self, generation: int, token: str, ref: SequenceRef, end: OffsetMap) -> SequenceRecord:
+        with self._writing("raise_end", generation) as state:
+            attempt_rules.require_member(state.attempts.get(token), ref)
+            key = (ref.supervisor, ref.group)
+            record = self._record(ref)
+            later = [] if record is None else self._followers(record)
+            raised, successor = rules.raised_end(record, end, later, self._attempts_of(key))
+            if raised != record:
+                self._put(raised, *([successor] if successor else []))
+            return raised
+
+    def _followers(self, record: SequenceRecord) -> list[SequenceRecord]:
+        ref = record.ref
+        unpublished = self._unpublished(ref.supervisor, self.state.groups[(ref.supervisor, ref.group)].topic)
+        return rules.followers(record, unpublished)
+
+    def void(
+        self,
+        generation: int,
+        supervisor: str,
+        group: int,
+        from_number: int,
+        audit: AuditRow,
+        raise_epochs: bool = False,
+    ) -> list[SequenceRecord]:
+        with self._writing("void", generation) as state:
+            known = state.groups.get((supervisor, group))
+            if known is None:
+                raise StoreConflict(f"supervisor {supervisor!r} has no group {group}")
+            unpublished = self._unpublished(supervisor, known.topic)
+            first = [r.ref for r in unpublished if r.ref.group == group and r.ref.number >= from_number]
+            doomed = rules.dependents(first, unpublished)
+            if not doomed:
+                return []
+            stream = self._stream((supervisor, known.topic))
+            if raise_epochs:
+                stream = rules.raise_epochs(stream, doomed, unpublished)
+            voided = self._void(doomed)
+            last = self._record(SequenceRef(supervisor, group, from_number - 1))
+            if last is not None and last.state is SequenceState.SEALED:
+                self._put(replace(last, released=True))
+            self._store_stream(stream)
+            state.audit.append(audit)
+            self._raise_version(known.datasource)
+            return voided
+
+    def sequences(self, supervisor: str, group: int, from_number: int) -> tuple[SequenceRecord, ...]:
+        with self._lock:
+            stored = self.state.sequences.get((supervisor, group), {})
+            return tuple(stored[number] for number in sorted(stored) if number >= from_number)
+
+
+class MemoryAttempts(MemoryBase):
+    """Task attempts."""
+
+    def create_attempt(
+        self, generation: int, attempt: AttemptRecord
+    ) -> tuple[AttemptRecord, tuple[SequenceRecord, ...]]:
+        with self._writing("create_attempt", generation) as state:
+            key = (attempt.supervisor, attempt.group)
+            if key not in state.groups:
+                raise StoreConflict(f"supervisor {attempt.supervisor!r} has no group {attempt.group}")
+            mine = [r for r in state.unpublished.get(attempt.supervisor, ()) if r.ref.group == attempt.group]
+            mine.sort(key=lambda r: r.ref.number)
+            stored = state.attempts.get(attempt.token)
+            if stored is None:
+                self._touch()
+                stored = attempt
+                state.attempts[attempt.token] = attempt
+                state.group_tokens[key] = (*state.group_tokens.get(key, ()), attempt.token)
+                fresh = [replace(r, assigned=True) for r in mine if not r.assigned]
+                if fresh:
+                    self._put(*fresh)
+            sequences = state.sequences[key]
+            return stored, tuple(sequences[r.ref.number] for r in mine)
+
+    def _change(self, old: AttemptRecord | None, new: AttemptRecord) -> AttemptRecord:
+        if new != old:
+            self._touch()
+            self.state.attempts[new.token] = new
+        return new
+
+    def assign_attempt(self, generation: int, token: str, worker: str) -> AttemptRecord:
+        with self._writing("assign_attempt", generation) as state:
+            old = state.attempts.get(token)
+            return self._change(old, attempt_rules.assigned(old, worker))
+
+    def register_attempt(self, generation: int, token: str, address: str, protocol: int, now_ms: int) -> AttemptRecord:
+        with self._writing("register_attempt", generation) as state:
+            old = state.attempts.get(token)
+            return self._change(old, attempt_rules.registered(old, address, protocol, now_ms))
+
+    def record_positions(
+        self, generation: int, token: str, sequence: int, positions: OffsetMap, now_ms: int
+    ) -> AttemptRecord:
+        with self._writing("record_positions", generation) as state:
+            old = state.attempts.get(token)
+            return self._change(old, attempt_rules.positioned(old, sequence, positions, now_ms))
+
+    def set_committer(self, generation: int, token: str) -> None:
+        with self._writing("set_committer", generation) as state:
+            chosen = attempt_rules.require_live(state.attempts.get(token))
+            for attempt in self._attempts_of((chosen.supervisor, chosen.group)):
+                self._change(attempt, replace(attempt, committer=attempt.token == token))
+
+    def set_attempt_state(
+        self, generation: int, token: str, state: AttemptState, error: str | None, now_ms: int
+    ) -> AttemptRecord:
+        with self._writing("set_attempt_state", generation):
+            old = self.state.attempts.get(token)
+            if old is None:
+                raise AttemptRefused("no attempt has this token; it was never created here")
+            return self._change(old, attempt_rules.moved(old, state, error, now_ms))
+
+    def attempt(self, token: str) -> AttemptRecord | None:
+        with self._lock:
+            return self.state.attempts.get(token)
+
+    def attempts(self, supervisor: str | None, live: bool | None, limit: int) -> list[AttemptRecord]:
+        with self._lock:
+            found = reversed(self.state.attempts.values())
+            mine = (a for a in found if supervisor in (None, a.supervisor) and live in (None, a.state.is_live))
+            return [a for a, _ in zip(mine, range(limit), strict=False)]
