@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import chain
 
-from ingest.stream.supplier import Headers
+from ingest.stream.supplier import Headers, Poll
 
 
 class Columns:
@@ -28,3 +29,16 @@ class Columns:
         if last - first + 1 == len(self.values):  # ascending and as many as fit: no hole
             return range(first, last + 1)
         return list(chain.from_iterable(self.spans))
+
+    def poll(self, partition: int, first: int, end: int, wanted: Collection[str]) -> Poll:
+        """The finished columns as the poll of ``[first, end)``."""
+        return Poll(
+            partition=partition,
+            first_offset=first,
+            end_offset=end,
+            offsets=self.offsets(),
+            values=self.values,
+            timestamps_ms=self.timestamps,
+            keys=self.keys if "keys" in wanted else None,
+            headers=self.headers if "headers" in wanted else None,
+        )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ingest.errors import StreamError
-from ingest.stream.supplier import BrokerUnreachable, Headers, OffsetOutOfRange, Poll, TopicMissing
+from ingest.stream.supplier import BrokerUnreachable, Headers, OffsetOutOfRange, Poll, TopicMissing, TopicRecreated
 
 # What a poll may look at beyond the records it returns, so that a log of markers ends a poll too.
 _SCAN_MAX = 100_000
@@ -211,16 +211,17 @@ class MemorySupplier:
         stream: MemoryStream,
         topic: str,
         *,
+        topic_id: str | None = None,
         isolation: str = "read_committed",
-        keys: bool = False,
-        headers: bool = False,
+        columns: Collection[str] = ("timestamps",),
     ) -> None:
         assert isolation in ("read_committed", "read_uncommitted")
         self._stream = stream
         self._topic = topic
         self._committed_only = isolation == "read_committed"
-        self._keys = keys
-        self._headers = headers
+        self._topic_id = topic_id
+        self._keys = "keys" in columns
+        self._headers = "headers" in columns
         self._positions: dict[int, int] = {}
         self._paused: set[int] = set()
         self._stuck: set[int] = set()
@@ -242,11 +243,20 @@ class MemorySupplier:
         assert max_records > 0
         changed = self._stream._changed
         with changed:
+            self._check_id()
             out = self._read(max_records)
             if not out and timeout_ms > 0:
                 changed.wait(timeout_ms / 1000)
+                self._check_id()
                 out = self._read(max_records)
             return out
+
+    def _check_id(self) -> None:
+        found = self._stream._topic(self._topic).topic_id
+        if self._topic_id is None:
+            self._topic_id = found
+        elif found != self._topic_id:
+            raise TopicRecreated(self._topic, self._topic_id, found)
 
     def _read(self, room: int) -> list[Poll]:
         out: list[Poll] = []

@@ -19,6 +19,7 @@ from ingest.stream.property_names import (
     INTEGERS,
     OVERRIDDEN,
     PASSED,
+    READING,
     REFUSED,
     RENAMED,
     WORDS,
@@ -80,6 +81,11 @@ def translate(
     if "bootstrap.servers" not in properties and "bootstrap.servers" not in work.seen:
         work.problem("bootstrap.servers", None, "is required", 'give "host:port", several separated by commas')
     return ClientProperties({**DEFAULTS, **work.config}, tuple(work.warnings), tuple(work.problems))
+
+
+def asking(config: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The settings of a client that only asks for topics and offsets: those of a reader are left out."""
+    return {name: value for name, value in config.items() if not name.startswith(READING)}
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ DEFAULTS: dict[str, str | int | bool] = {
     "topic.metadata.refresh.interval.ms": 2_000,
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1_000,
+    # How long a topic may be unknown before that is said; 30 s by default.
+    "topic.metadata.propagation.max.ms": 5_000,
     "socket.keepalive.enable": True,
     # Bounds the client's memory; throughput does not change from 4 MB to 1 GB.
     "queued.max.messages.kbytes": 32_768,
@@ -33,6 +35,19 @@ DEFAULTS: dict[str, str | int | bool] = {
     "enable.partition.eof": True,
     "allow.auto.create.topics": False,
 }
+
+# What only a reader has, by the beginnings of the names.
+READING = (
+    "auto.offset",
+    "check.crcs",
+    "enable.auto",
+    "enable.partition",
+    "fetch.",
+    "group.id",
+    "isolation.",
+    "max.partition.",
+    "queued.",
+)
 
 # Java's name -> librdkafka's, where they differ.
 RENAMED: dict[str, str] = {

@@ -70,6 +70,9 @@ class RecordSupplier(Protocol):
         Raises:
             OffsetOutOfRange: once for each partition whose position does not exist; that partition
                 stands still until it is assigned anew, the others are read on by the next poll.
+            TopicRecreated: from now on at every poll. It is noticed within about a second, so that
+                records of the new incarnation may have been read by then: before a range is
+                published, `topic_id` asked after its last poll proves that none of them is in it.
             TopicMissing, AuthenticationRefused: the caller decides whether to go on polling.
             BrokerUnreachable: nothing could be read; polling on waits for the broker.
         """
@@ -110,6 +113,19 @@ class TopicMissing(StreamError):
         extra = f" ({detail})" if detail else ""
         super().__init__(
             f"topic {topic!r} does not exist on the broker{extra}; create it or correct spec.ioConfig.topic"
+        )
+
+
+class TopicRecreated(StreamError):
+    """The topic was deleted and made again: its offsets mean other records now."""
+
+    def __init__(self, topic: str, expected: str, found: str) -> None:
+        self.topic = topic
+        self.expected = expected
+        self.found = found
+        super().__init__(
+            f"topic {topic!r} was deleted and created again (id {found}, was {expected}): the stored offsets belong "
+            "to the old one; reset the supervisor on purpose to read the new one, nothing was skipped"
         )
 
 

@@ -30,7 +30,7 @@ class KafkaBroker:
     def supplier(self, topic: str, *, isolation: str = "read_committed", keys: bool = False) -> RecordSupplier:
         asked = translate({"bootstrap.servers": self._bootstrap, "isolation.level": isolation}, {})
         assert not asked.problems
-        return KafkaSupplier(topic, asked.config, keys=keys)
+        return KafkaSupplier(topic, asked.config, columns=("timestamps", "keys") if keys else ("timestamps",))
 
     def append(
         self,

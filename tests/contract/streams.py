@@ -55,7 +55,9 @@ class MemoryBroker:
         return f"t{self._count}"
 
     def supplier(self, topic: str, *, isolation: str = "read_committed", keys: bool = False) -> RecordSupplier:
-        return MemorySupplier(self._stream, topic, isolation=isolation, keys=keys)
+        return MemorySupplier(
+            self._stream, topic, isolation=isolation, columns=("timestamps", "keys") if keys else ("timestamps",)
+        )
 
     def append(
         self,
@@ -134,6 +136,12 @@ class Gatherer:
             assert time.monotonic() < end, f"stands at {self._expected}, wanted {target}"
             self.poll(1000)
         assert {p: self._expected[p] for p in target} == dict(target)
+
+    def settle(self, seconds: float = 1.5) -> None:
+        """Polls on an idle stream for as long as the topic's id may take to be learnt."""
+        end = time.monotonic() + seconds
+        while not isinstance(self.supplier, MemorySupplier) and time.monotonic() < end:
+            self.poll(10)
 
     def read_to_error(self) -> StreamError:
         """Polls until the supplier raises one of its errors."""

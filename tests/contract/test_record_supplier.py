@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.stream.supplier import OffsetOutOfRange, RecordSupplier, TopicMissing
+from ingest.stream.supplier import OffsetOutOfRange, RecordSupplier, TopicMissing, TopicRecreated
 from tests.contract.streams import Gatherer, Stream, values
 
 STREAMS = [
@@ -202,6 +202,25 @@ def test_a_recreated_topic_has_another_id(stream: Stream) -> None:
         after = reader.supplier.topic_id()
         assert after is not None and after != before
         assert reader.supplier.latest([0]) == {0: 0}
+
+
+def test_a_running_reader_is_told_that_its_topic_was_recreated(stream: Stream) -> None:
+    topic = stream.topic(1)
+    stream.append(topic, 0, values("old", 5))
+    with Gatherer(stream.supplier(topic)) as reader:
+        reader.assign({0: 0})
+        reader.read_to({0: 5})
+        reader.settle()
+        stream.recreate(topic)
+        while not isinstance(error := reader.read_to_error(), TopicRecreated):
+            assert isinstance(error, TopicMissing | OffsetOutOfRange)
+        assert topic in str(error)
+        assert reader.positions() == {0: 5}
+        stream.append(topic, 0, values("new", 3))
+        assert isinstance(reader.read_to_error(), TopicRecreated), "it must not be forgotten"
+    with Gatherer(stream.supplier(topic)) as fresh:
+        fresh.assign({0: 0})
+        fresh.read_to({0: 3})
 
 
 def test_a_missing_topic_is_named(stream: Stream) -> None:

@@ -1,0 +1,54 @@
+"""What each error of the Kafka client means for us, by the client's name of it (pure)."""
+
+from __future__ import annotations
+
+from ingest.errors import StreamError
+from ingest.stream.supplier import AuthenticationRefused, BrokerUnreachable, StreamRefused, TopicMissing
+
+MISSING = frozenset(
+    {
+        "INCONSISTENT_TOPIC_ID",
+        "TOPIC_EXCEPTION",
+        "UNKNOWN_TOPIC_ID",
+        "UNKNOWN_TOPIC_OR_PART",
+        "_UNKNOWN_PARTITION",
+        "_UNKNOWN_TOPIC",
+    }
+)
+REFUSED = frozenset(
+    {
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "GROUP_AUTHORIZATION_FAILED",
+        "SASL_AUTHENTICATION_FAILED",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "UNSUPPORTED_SASL_MECHANISM",
+        "_AUTHENTICATION",
+        "_SSL",
+    }
+)
+AWAY = frozenset({"_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_TRANSPORT"})
+OUT_OF_RANGE = frozenset({"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"})
+# A leader is being elected, or the client has not heard of it yet: worth asking again for a while.
+LEADERLESS = frozenset(
+    {
+        "FENCED_LEADER_EPOCH",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_FOR_PARTITION",
+        "OFFSET_NOT_AVAILABLE",
+        "REPLICA_NOT_AVAILABLE",
+        "UNKNOWN_LEADER_EPOCH",
+        "_NOENT",
+    }
+)
+
+
+def meaning(name: str, text: str, topic: str, bootstrap: str) -> StreamError:
+    """The error of ours for one of the client's, whose own name and text it carries."""
+    detail = f"{name}: {text}"
+    if name in MISSING:
+        return TopicMissing(topic, detail)
+    if name in REFUSED:
+        return AuthenticationRefused(topic, bootstrap, detail)
+    if name in AWAY:
+        return BrokerUnreachable(bootstrap, detail)
+    return StreamRefused(topic, detail)

@@ -1,0 +1,112 @@
+"""The Kafka supplier under faults: named errors, and not a record lost or read twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ingest.errors import StreamError
+from ingest.stream.kafka import KafkaSupplier
+from ingest.stream.properties import translate
+from ingest.stream.supplier import AuthenticationRefused, BrokerUnreachable
+from tests.contract.streams import Gatherer, values
+from tests.servers.kfake import Kfake
+from tests.servers.mock_cluster import MockCluster
+from tests.servers.process import free_ports
+from tests.servers.proxy import Proxy
+from tests.servers.topics import create_topic, produce
+
+pytestmark = pytest.mark.integration
+FETCH, METADATA = 1, 3
+
+
+def supplier(bootstrap: str, topic: str, request_timeout_ms: int = 10_000) -> KafkaSupplier:
+    asked = translate({"bootstrap.servers": bootstrap, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100})
+    return KafkaSupplier(topic, asked.config, request_timeout_ms=request_timeout_ms)
+
+
+@pytest.fixture
+def mock() -> Iterator[MockCluster]:
+    cluster = MockCluster()
+    yield cluster
+    cluster.close()
+
+
+def read_through(reader: Gatherer, target: dict[int, int], seconds: float = 30) -> list[StreamError]:
+    """Polls on over operating errors until the target is reached; returns the errors."""
+    errors: list[StreamError] = []
+    end = time.monotonic() + seconds
+    while reader.positions() != target:
+        assert time.monotonic() < end, f"stands at {reader.positions()}, wanted {target}; saw {errors}"
+        try:
+            reader.poll(100)
+        except StreamError as e:
+            errors.append(e)
+    return errors
+
+
+def test_a_broker_that_is_not_there_is_named() -> None:
+    [port] = free_ports(1)
+    reader = supplier(f"127.0.0.1:{port}", "t", request_timeout_ms=500)
+    with pytest.raises(BrokerUnreachable, match=str(port)) as caught:
+        reader.partitions()
+    assert caught.value.retryable
+    with pytest.raises(BrokerUnreachable):
+        reader.topic_id()
+    reader.assign({0: 0})
+    with pytest.raises(BrokerUnreachable):
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            assert reader.poll(10, 200) == []
+    reader.close()
+
+
+def test_a_refused_topic_is_named(mock: MockCluster) -> None:
+    mock.topic("secret")
+    mock.fail(FETCH, 29, 29, 29)
+    with Gatherer(supplier(mock.bootstrap, "secret")) as reader:
+        reader.assign({0: 0})
+        error = reader.read_to_error()
+        assert isinstance(error, AuthenticationRefused)
+        assert "secret" in str(error) and "TOPIC_AUTHORIZATION_FAILED" in str(error)
+
+
+def test_reading_goes_on_after_the_broker_was_killed_and_started(tmp_path: Path) -> None:
+    with Kfake(tmp_path / "kfake") as broker:
+        topic = create_topic(broker.bootstrap)
+        produce(broker.bootstrap, topic, values("a", 50))
+        with Gatherer(supplier(broker.bootstrap, topic)) as reader:
+            reader.assign({0: 0})
+            reader.read_to({0: 50})
+            broker.kill()
+            error = reader.read_to_error()
+            assert isinstance(error, BrokerUnreachable)
+            broker.start()
+            produce(broker.bootstrap, topic, values("b", 50))
+            read_through(reader, {0: 100})
+            assert reader.records[0] == list(enumerate(values("a", 50) + values("b", 50)))
+
+
+def test_reading_goes_on_after_a_partition_of_the_network(tmp_path: Path) -> None:
+    [announced] = free_ports(1)
+    with Kfake(tmp_path / "kfake", advertise=[announced]) as broker:
+        proxy = Proxy(broker.ports[0], announced)
+        topic = create_topic(broker.bootstrap)
+        produce(broker.bootstrap, topic, values("a", 50))
+        with Gatherer(supplier(broker.bootstrap, topic)) as reader:
+            reader.assign({0: 0})
+            reader.read_to({0: 20 + 30})
+            proxy.hang()
+            assert reader.poll(100) == []
+            proxy.heal()
+            produce(broker.bootstrap, topic, values("b", 50))
+            read_through(reader, {0: 100})
+            proxy.cut()
+            proxy.open()
+            produce(broker.bootstrap, topic, values("c", 50))
+            read_through(reader, {0: 150})
+            assert [offset for offset, _ in reader.records[0]] == list(range(150))
+        proxy.close()
