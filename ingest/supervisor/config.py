@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingest.metadata.records import DesiredState, GroupState, StreamOffsets
+from ingest.protocol import AttemptRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,13 @@ class SupervisorConfig:
 
 @dataclass(frozen=True, slots=True)
 class SupervisorState:
-    """What a new leader finds in the store; enough to go on with every round in progress."""
+    """What a new leader finds in the store; enough to go on with every round in progress.
+
+    ``ended`` are attempts that ended lately: their numbers are not used again, and their workers
+    are preferred for what follows them.
+    """
 
     desired: DesiredState
     offsets: StreamOffsets | None
     groups: tuple[GroupState, ...]
+    ended: tuple[AttemptRecord, ...] = ()

@@ -65,7 +65,7 @@ class StreamFailed:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsStored:
-    """Completes ``InitOffsets``, ``AddPartitions`` and ``ResetOffsets``."""
+    """Completes ``InitOffsets``, ``AddPartitions``, ``ResetOffsets`` and ``RaiseEpochs``."""
 
     now_ms: int
     offsets: StreamOffsets
@@ -168,6 +168,15 @@ class TaskEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaLeaving:
+    """An attempt shall hand off early and end (its worker is drained); a successor starts at once."""
+
+    now_ms: int
+    token: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptMoved:
     """Completes ``MoveAttempt``."""
 
@@ -238,6 +247,7 @@ Event = (
     | TaskAnswered
     | TaskSilent
     | TaskEnded
+    | ReplicaLeaving
     | AttemptMoved
     | CommitterSet
     | PublishSeen
@@ -271,6 +281,14 @@ class ResetOffsets:
 
     moves: OffsetMap
     topic_id: str | None
+    audit: AuditRow
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseEpochs:
+    """``MetadataStore.reset_offsets`` of every partition to where it is committed: nothing moves, but
+    positions answered to queries past it are void. Completed by ``OffsetsStored``."""
+
     audit: AuditRow
 
 
@@ -366,6 +384,7 @@ Command = (
     InitOffsets
     | AddPartitions
     | ResetOffsets
+    | RaiseEpochs
     | OpenGroup
     | SealSequence
     | VoidSequences

@@ -1,0 +1,172 @@
+"""Decides what a supervisor does about everything that happens to it (pure)."""
+
+from __future__ import annotations
+
+from ingest.supervisor.invariants import check_groups
+from ingest.supervisor.machine_groups import GroupRules
+from ingest.supervisor.messages import (
+    AttemptAssigned,
+    AttemptCreated,
+    AttemptMoved,
+    CheckpointAsked,
+    Command,
+    CommitterSet,
+    DesiredChanged,
+    Event,
+    GroupOpened,
+    OffsetsStored,
+    PublishSeen,
+    Reload,
+    ReplicaLeaving,
+    ResetAsked,
+    SequenceSealed,
+    SequencesVoided,
+    StateLoaded,
+    StoreRefused,
+    StreamFailed,
+    StreamSeen,
+    TaskAnswered,
+    TaskBeat,
+    TaskEnded,
+    TaskRegistered,
+    TaskSilent,
+    Tick,
+)
+from ingest.supervisor.state import Group
+
+AttemptEvent = (
+    AttemptCreated | AttemptAssigned | TaskRegistered | TaskEnded | ReplicaLeaving | AttemptMoved | CommitterSet
+)
+StoredEvent = StateLoaded | OffsetsStored | GroupOpened | SequenceSealed | SequencesVoided
+OutsideEvent = StreamSeen | StreamFailed | DesiredChanged | ResetAsked | StoreRefused
+
+
+class SupervisorMachine(GroupRules):
+    """One supervisor under one leader generation. ``handle`` is the only mutator.
+
+    For one thread. Nothing happens before the first ``StateLoaded``. Commands are executed in
+    order; the same events give the same commands.
+    """
+
+    def handle(self, event: Event) -> list[Command]:
+        """Takes one event; work per event grows with the groups, never with the records read."""
+        self.advance_time(event.now_ms)
+        if not self.loaded and not isinstance(event, StateLoaded):
+            return []
+        commands = self._dispatch(event)
+        if isinstance(event, Tick | StateLoaded):
+            commands += self._keep_going()
+        commands += self.steer_groups()
+        commands += self.advance_resets()
+        for group in list(self.groups.values()):
+            commands += self._steer(group)
+        commands += self.rest()
+        self.forget_done()
+        check_groups(self.groups)
+        return commands
+
+    def _keep_going(self) -> list[Command]:
+        """What only time brings on."""
+        commands: list[Command] = []
+        for group in list(self.groups.values()):
+            commands += self.advance_round(group)
+            commands += self.fence_silent(group)
+            commands += self.tell_untold(group)
+        return commands
+
+    def _steer(self, group: Group) -> list[Command]:
+        """What a group needs now."""
+        commands = self.start_missing(group)
+        commands += self.choose_committer(group)
+        commands += self.stop_leaving(group)
+        reason = self.reason_to_end(group)
+        waits = group.round is not None or self.now_ms < group.round_not_before_ms or self.is_being_reset(group)
+        if reason is not None and not waits:
+            commands += self.begin_round(group, reason)
+        return commands
+
+    # ------------------------------------------------------------ dispatch
+
+    def _dispatch(self, event: Event) -> list[Command]:
+        match event:
+            case Tick():
+                self.wall_ms = event.wall_ms
+                return []
+            case TaskBeat():
+                return self.on_task_beat(event)
+            case CheckpointAsked():
+                return self.on_checkpoint_asked(event)
+            case TaskAnswered():
+                return self.on_task_answered(event)
+            case TaskSilent():
+                return self.on_task_silent(event)
+            case PublishSeen():
+                return self.on_publish_seen(event)
+            case _:
+                return self._dispatch_rare(event)
+
+    def _dispatch_rare(self, event: AttemptEvent | StoredEvent | OutsideEvent) -> list[Command]:
+        match event:
+            case AttemptCreated() | AttemptAssigned() | TaskRegistered() | TaskEnded() | ReplicaLeaving():
+                return self._dispatch_attempt(event)
+            case AttemptMoved() | CommitterSet():
+                return self._dispatch_attempt(event)
+            case StateLoaded() | OffsetsStored() | GroupOpened() | SequenceSealed() | SequencesVoided():
+                return self._dispatch_stored(event)
+            case StreamSeen() | StreamFailed() | DesiredChanged() | ResetAsked() | StoreRefused():
+                return self._dispatch_outside(event)
+
+    def _dispatch_attempt(self, event: AttemptEvent) -> list[Command]:
+        match event:
+            case AttemptMoved():
+                return self.on_attempt_moved(event)
+            case CommitterSet():
+                return self.on_committer_set(event)
+            case AttemptCreated():
+                return self.on_attempt_created(event)
+            case AttemptAssigned():
+                return self.on_attempt_assigned(event)
+            case TaskRegistered():
+                return self.on_task_registered(event)
+            case TaskEnded():
+                return self.on_task_ended(event)
+            case ReplicaLeaving():
+                return self.on_replica_leaving(event)
+
+    def _dispatch_stored(self, event: StoredEvent) -> list[Command]:
+        match event:
+            case StateLoaded():
+                return self.on_state_loaded(event)
+            case OffsetsStored():
+                return self.on_offsets_stored(event)
+            case GroupOpened():
+                return self.on_group_opened(event)
+            case SequenceSealed():
+                return self.on_sequence_sealed(event)
+            case SequencesVoided():
+                return self.on_sequences_voided(event)
+
+    def _dispatch_outside(self, event: OutsideEvent) -> list[Command]:
+        match event:
+            case StreamSeen():
+                return self.on_stream_seen(event)
+            case StreamFailed():
+                self.health.run_failed(self.wall_ms, "StreamError", event.error, stream=True)
+                return []
+            case DesiredChanged():
+                return self._on_desired_changed(event)
+            case ResetAsked():
+                return self.on_reset_asked(event)
+            case StoreRefused():
+                return [Reload()]
+
+    def _on_desired_changed(self, event: DesiredChanged) -> list[Command]:
+        """A new spec cuts over at a checkpoint; another topic means other offsets: they are read first."""
+        other_topic = event.config.topic != self.config.topic
+        self.desired = event.desired
+        self.config = event.config
+        self.rested = False
+        if not other_topic:
+            return []
+        self.offsets, self.plan_for = None, None
+        return [Reload()]

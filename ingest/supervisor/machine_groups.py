@@ -1,0 +1,262 @@
+"""How a supervisor's groups come and go: offsets, plan, release and acquire, reset, void, rest."""
+
+from __future__ import annotations
+
+from ingest.metadata.records import AuditRow, DesiredState, NextSequence
+from ingest.offsets import OffsetMap
+from ingest.protocol import AttemptState, PublishOutcome, SequenceRecord, SequenceState
+from ingest.supervisor.assignment import PartitionSet, assign
+from ingest.supervisor.machine_replicas import ReplicaRules
+from ingest.supervisor.messages import (
+    AddPartitions,
+    Command,
+    GroupOpened,
+    InitOffsets,
+    OffsetsStored,
+    OpenGroup,
+    PublishSeen,
+    RaiseEpochs,
+    Reload,
+    ResetAsked,
+    ResetOffsets,
+    Rested,
+    SequencesVoided,
+    StateLoaded,
+    StreamSeen,
+    VoidSequences,
+)
+from ingest.supervisor.state import Group, PendingReset, Replica
+
+
+class GroupRules(ReplicaRules):
+    """A partition changes hands by two facts: released (its end saved), then acquired at that end."""
+
+    # ------------------------------------------------------------ recovery
+
+    def on_state_loaded(self, event: StateLoaded) -> list[Command]:
+        """Goes on from the store: every saved fact is told again, which finishes rounds in progress."""
+        had_open = {group.epoch for group in self.groups.values() if group.open is not None and self.loaded}
+        before = self.groups
+        self.wall_ms = event.wall_ms
+        self.desired = event.state.desired
+        self.offsets = event.state.offsets
+        self.loaded, self.storing_offsets = True, False
+        self.opening = set()
+        number = self.next_round()
+        self.groups = {}
+        commands: list[Command] = []
+        for stored in event.state.groups:
+            group = Group(stored.group, tuple(stored.partitions), {}, waiting_since_ms=self.now_ms)
+            group.take_records(stored.sequences, number)
+            for attempt in stored.attempts:
+                replica = Replica(attempt, self.now_ms)
+                group.replicas[attempt.token] = replica
+                if attempt.committer:
+                    group.committer = attempt.token
+            self._remember(group, before.get(group.epoch), event)
+            self.groups[group.epoch] = group
+            voided = group.epoch in had_open and group.is_done
+            commands += self._end_all(group, "its sequences are void") if voided else []
+            commands += [command for replica in group.running() for command in self.tell(group, replica)]
+        return commands
+
+    @staticmethod
+    def _remember(group: Group, before: Group | None, event: StateLoaded) -> None:
+        """Attempt numbers and workers of ended attempts, so that none is used twice."""
+        if before is not None:
+            group.attempt_numbers.update(before.attempt_numbers)
+            group.last_workers.update(before.last_workers)
+            group.failures, group.restart_ms = before.failures, before.restart_ms
+            for token, replica in before.replicas.items():
+                if token in group.replicas:
+                    group.replicas[token].heard_ms = replica.heard_ms
+        for attempt in (*event.state.ended, *(replica.attempt for replica in group.replicas.values())):
+            if attempt.group == group.epoch:
+                known = group.attempt_numbers.get(attempt.task_id, 0)
+                group.attempt_numbers[attempt.task_id] = max(known, attempt.attempt)
+                if attempt.worker:
+                    group.last_workers.setdefault(attempt.task_id, attempt.worker)
+
+    def _end_all(self, group: Group, why: str) -> list[Command]:
+        """Its rows are read again by others: every attempt is fenced."""
+        group.round = None
+        replicas = list(group.replicas.values())
+        return [command for replica in replicas for command in self.end_attempt(replica, AttemptState.FENCED, why)]
+
+    # ------------------------------------------------------------ offsets and plan
+
+    def on_stream_seen(self, event: StreamSeen) -> list[Command]:
+        """First look: all starts in one transaction. Later looks: rows for new partitions (PR-2, PR-11)."""
+        self.health.run_succeeded()
+        self.topic_id = event.topic_id
+        self.log_starts, self.log_ends = event.log_starts, event.log_ends
+        if self.storing_offsets or self.desired is DesiredState.TERMINATED or not event.starts:
+            return []
+        if self.offsets is None:
+            self.storing_offsets = True
+            return [InitOffsets(event.topic_id, event.starts)]
+        new = {p: o for p, o in event.starts.items() if p not in self.offsets.committed}
+        if not new:
+            return []
+        self.storing_offsets = True
+        return [AddPartitions(OffsetMap(new))]
+
+    def on_offsets_stored(self, event: OffsetsStored) -> list[Command]:
+        """After a reset the store has voided sequences: what is known here is read again."""
+        self.offsets = event.offsets
+        self.storing_offsets = False
+        if any(reset.resetting for reset in self.resets):
+            self.resets = [reset for reset in self.resets if not reset.resetting]
+            return [Reload()]
+        return []
+
+    def _update_plan(self) -> None:
+        """Plans anew only when partitions or taskCount changed; else groups being replaced would
+        drift from one plan to the next."""
+        assert self.offsets is not None
+        wanted = (tuple(self.offsets.committed), self.config.task_count)
+        if wanted != self.plan_for:
+            current = [group.partitions for group in self.groups.values() if group.open is not None]
+            self.plan = assign(current, wanted[0], wanted[1])
+            self.plan_for = wanted
+
+    def steer_groups(self) -> list[Command]:
+        """Marks groups that must release their partitions, and opens groups over free ones."""
+        if self.offsets is None:
+            return []
+        self._update_plan()
+        for group in self.groups.values():
+            if group.open is not None:
+                group.release_reason = self._reason_to_release(group)
+        if self.desired is not DesiredState.RUNNING or self.storing_offsets:
+            return []
+        owned = {p for group in self.groups.values() if group.open is not None for p in group.partitions}
+        owned |= {p for reset in self.resets for p in reset.moves} | {p for ps in self.opening for p in ps}
+        owned |= {p for group in self.groups.values() if group.voiding for p in group.partitions}
+        commands: list[Command] = []
+        for partitions in self.plan:
+            if owned.isdisjoint(partitions):
+                self.opening.add(partitions)
+                commands.append(OpenGroup(partitions, self._opening_terms(partitions)))
+        return commands
+
+    def _reason_to_release(self, group: Group) -> str:
+        if self.desired is not DesiredState.RUNNING:
+            return self.desired.name.lower()
+        if any(p in reset.moves for reset in self.resets for p in group.partitions):
+            return "reset"
+        return "" if group.partitions in self.plan else "partitions"
+
+    def _opening_terms(self, partitions: PartitionSet) -> NextSequence:
+        """A range that is read again keeps the stored time of the earliest one it covers (PR-15)."""
+        inherited = [self.inherited_ms[p] for p in partitions if p in self.inherited_ms]
+        return NextSequence(self.config.spec_version, min([self.wall_ms, *inherited]))
+
+    def on_group_opened(self, event: GroupOpened) -> list[Command]:
+        record = event.record
+        partitions = tuple(record.start)
+        self.opening.discard(partitions)
+        for partition in partitions:
+            self.inherited_ms.pop(partition, None)
+        group = Group(record.ref.group, partitions, {}, waiting_since_ms=self.now_ms)
+        group.take_records((record,), self.next_round())
+        self.groups.setdefault(group.epoch, group)
+        return []
+
+    # ------------------------------------------------------------ publishes and conflicts
+
+    def on_publish_seen(self, event: PublishSeen) -> list[Command]:
+        group = self.groups.get(event.ref.group)
+        if group is None or event.ref.number not in group.sequences:
+            return []
+        if event.outcome in (PublishOutcome.PUBLISHED, PublishOutcome.ALREADY):
+            del group.sequences[event.ref.number]
+            group.failures = 0
+            self.health.progressed()
+            return []
+        if event.outcome is PublishOutcome.CONFLICT and not group.voiding:
+            return self.void_from(group, event.ref.number, "conflict")
+        return []
+
+    def void_from(self, group: Group, number: int, why: str) -> list[Command]:
+        """Gives up the group's unpublished sequences and all that depend on them (PR-13)."""
+        group.voiding = True
+        group.round = None
+        ranges = {r.ref.name: {"start": r.start.to_json(), "end": r.end and r.end.to_json()} for r in group.in_order()}
+        detail = {"reason": why, "sequences": ranges}
+        return [VoidSequences(group.epoch, number, AuditRow(self.wall_ms, self.config.supervisor, "void", detail))]
+
+    def on_sequences_voided(self, event: SequencesVoided) -> list[Command]:
+        """Attempts of groups that have nothing left are fenced; their partitions are free to open."""
+        commands: list[Command] = []
+        touched = {record.ref.group for record in event.records} | {event.group}
+        for record in event.records:
+            self._inherit(record)
+            group = self.groups.get(record.ref.group)
+            if group is not None:
+                group.sequences.pop(record.ref.number, None)
+        for epoch in sorted(touched):
+            group = self.groups.get(epoch)
+            if group is not None:
+                group.voiding = False
+                group.round = None
+                commands += self._end_all(group, "its sequences are void") if group.is_done else []
+        return commands
+
+    def _inherit(self, record: SequenceRecord) -> None:
+        if record.state is not SequenceState.VOID:
+            return
+        for partition in record.start:
+            known = self.inherited_ms.get(partition, record.opened_at_ms)
+            self.inherited_ms[partition] = min(known, record.opened_at_ms)
+
+    # ------------------------------------------------------------ reset and rest
+
+    def on_reset_asked(self, event: ResetAsked) -> list[Command]:
+        wait_ms = 0 if event.discard else self.config.reset_ms
+        self.resets.append(PendingReset(event.moves, event.reason, event.topic_id, self.now_ms + wait_ms))
+        return []
+
+    def advance_resets(self) -> list[Command]:
+        """Moves offsets when what was read is published, or when its deadline has passed (PR-24)."""
+        commands: list[Command] = []
+        for reset in self.resets:
+            holders = [g for g in self.groups.values() if not g.is_done and set(g.partitions) & set(reset.moves)]
+            waits = bool(holders) and self.now_ms < reset.deadline_ms
+            if reset.resetting or waits or self.offsets is None:
+                continue
+            reset.resetting = True
+            lost = {r.ref.name: r.start.to_json() for group in holders for r in group.in_order()}
+            detail = {"moves": reset.moves.to_json(), "reason": reset.reason, "voided": lost}
+            audit = AuditRow(self.wall_ms, self.config.supervisor, "reset", detail)
+            self.rested = False
+            commands.append(ResetOffsets(reset.moves, reset.topic_id, audit))
+        return commands
+
+    def rest(self) -> list[Command]:
+        """Suspended or terminated with nothing left to publish: raises the epochs, so that no query
+        node waits for positions that nobody will reach again (PR-4)."""
+        busy = (
+            any(not g.is_done or g.creating or g.voiding for g in self.groups.values()) or self.opening or self.resets
+        )
+        if self.desired is DesiredState.RUNNING:
+            self.rested = False
+        if self.desired is DesiredState.RUNNING or self.rested or busy or self.storing_offsets:
+            return []
+        self.rested = True
+        rested: list[Command] = [Rested(self.desired)]
+        if self.offsets is None or not self.offsets.committed:
+            return rested
+        detail = {"reason": self.desired.value}
+        audit = AuditRow(self.wall_ms, self.config.supervisor, "rest", detail)
+        self.storing_offsets = True
+        return [RaiseEpochs(audit), *rested]
+
+    def is_being_reset(self, group: Group) -> bool:
+        return any(reset.resetting and p in reset.moves for reset in self.resets for p in group.partitions)
+
+    def forget_done(self) -> None:
+        """A group without sequences and attempts is history."""
+        for epoch, group in list(self.groups.items()):
+            if group.is_done and not group.replicas and not group.creating and not group.voiding:
+                del self.groups[epoch]

@@ -1,0 +1,175 @@
+"""What a supervisor machine knows of its groups and replicas (pure data with small questions)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ingest.metadata.records import DesiredState, StreamOffsets
+from ingest.offsets import OffsetMap
+from ingest.protocol import AttemptRecord, AttemptState, SealCommand, SequenceRecord, SequenceState
+from ingest.supervisor.agreement import CheckpointRound
+from ingest.supervisor.assignment import PartitionSet
+from ingest.supervisor.config import SupervisorConfig
+from ingest.supervisor.health import Health
+
+# A loop that stood still (a frozen process, a slow store call) must not find all its deadlines passed
+# before it has read what arrived meanwhile: time for deadlines moves at most this far per event (PR-25).
+STALL_MS = 1_000
+
+News = tuple[int, OffsetMap, OffsetMap | None]
+
+
+@dataclass(slots=True)
+class Replica:
+    """One live attempt. ``heard_ms`` is deadline time; ``told`` the newest saved facts it has taken."""
+
+    attempt: AttemptRecord
+    heard_ms: int
+    told: News | None = None
+    tell_ms: int = 0
+    ending: bool = False  # its end is on the way to the store
+    leaving: bool = False  # asked to stop gracefully
+    left: bool = False  # ... and it knows
+    stop_ms: int = 0
+
+    @property
+    def token(self) -> str:
+        return self.attempt.token
+
+    @property
+    def slot(self) -> int:
+        return int(self.attempt.task_id.rsplit("_", 1)[1])
+
+    @property
+    def runs(self) -> bool:
+        """Whether commands can reach it."""
+        return not self.ending and self.attempt.state in (AttemptState.RUNNING, AttemptState.STOPPING)
+
+    def reached(self, other: Replica) -> bool:
+        """Whether it has read at least as far as ``other`` last reported."""
+        mine, theirs = self.attempt, other.attempt
+        if mine.positions_sequence != theirs.positions_sequence:
+            return mine.positions_sequence > theirs.positions_sequence
+        return mine.positions.reached(theirs.positions)
+
+
+@dataclass(slots=True)
+class Group:
+    """A task group: one epoch, one fixed set of partitions, its unpublished sequences, its replicas."""
+
+    epoch: int
+    partitions: PartitionSet
+    sequences: dict[int, SequenceRecord]
+    replicas: dict[str, Replica] = field(default_factory=dict)
+    round: CheckpointRound | None = None
+    round_not_before_ms: int = 0
+    news: News | None = None
+    news_round: int = 0
+    last_records: tuple[SequenceRecord, ...] = ()
+    committer: str | None = None
+    setting_committer: bool = False
+    waiting_since_ms: int = 0
+    oldest_seen: int = -1
+    creating: int = 0
+    failures: int = 0
+    restart_ms: int = 0
+    attempt_numbers: dict[str, int] = field(default_factory=dict)
+    last_workers: dict[str, str] = field(default_factory=dict)
+    voiding: bool = False
+    release_reason: str = ""
+
+    @property
+    def open(self) -> SequenceRecord | None:
+        return next((r for r in self.sequences.values() if r.state is SequenceState.OPEN), None)
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing unpublished is left."""
+        return not self.sequences
+
+    def in_order(self) -> tuple[SequenceRecord, ...]:
+        return tuple(self.sequences[number] for number in sorted(self.sequences))
+
+    def running(self) -> list[Replica]:
+        return sorted((r for r in self.replicas.values() if r.runs), key=lambda r: (r.slot, r.token))
+
+    def take_records(self, records: tuple[SequenceRecord, ...], round_number: int) -> None:
+        """Saved facts: unpublished ones are kept, the last one is what replicas must be told of."""
+        for record in records:
+            if record.state in (SequenceState.OPEN, SequenceState.SEALED):
+                self.sequences[record.ref.number] = record
+            else:
+                self.sequences.pop(record.ref.number, None)
+        if records:
+            last = max(records, key=lambda record: record.ref.number)
+            self.news = (last.ref.number, last.start, last.end)
+            self.news_round = round_number
+            self.last_records = records
+
+    def facts(self) -> tuple[SequenceRecord, ...]:
+        """Everything a replica may not know yet: unpublished sequences and what was saved last."""
+        merged = {record.ref.number: record for record in (*self.last_records, *self.in_order())}
+        return tuple(merged[number] for number in sorted(merged))
+
+
+@dataclass(slots=True)
+class PendingReset:
+    """A reset that waits for what was read to be published (PR-24)."""
+
+    moves: OffsetMap
+    reason: str
+    topic_id: str | None
+    deadline_ms: int
+    resetting: bool = False
+
+
+class SupervisorStateBase:
+    """The machine's memory; ``now_ms`` is deadline time, ``wall_ms`` the wall clock as last told."""
+
+    def __init__(self, config: SupervisorConfig, generation: int) -> None:
+        self.config = config
+        self.generation = generation
+        self.now_ms = 0
+        self.seen_ms: int | None = None
+        self.wall_ms = 0
+        self.round_number = 0
+        self.loaded = False
+        self.desired = DesiredState.RUNNING
+        self.offsets: StreamOffsets | None = None
+        self.storing_offsets = False
+        self.groups: dict[int, Group] = {}
+        self.plan: tuple[PartitionSet, ...] = ()
+        self.plan_for: tuple[tuple[int, ...], int] | None = None
+        self.opening: set[PartitionSet] = set()
+        self.inherited_ms: dict[int, int] = {}
+        self.resets: list[PendingReset] = []
+        self.rested = False
+        self.topic_id: str | None = None
+        self.log_ends = OffsetMap()
+        self.log_starts = OffsetMap()
+        self.health = Health(config.unhealthiness_threshold, config.healthiness_threshold)
+
+    def advance_time(self, now_ms: int) -> None:
+        """Moves deadline time by what passed, at most ``STALL_MS`` (see there)."""
+        if self.seen_ms is None:
+            self.seen_ms = now_ms
+        passed = max(now_ms - self.seen_ms, 0)
+        self.seen_ms = max(now_ms, self.seen_ms)
+        self.now_ms += min(passed, STALL_MS)
+        self.wall_ms += passed
+
+    def find(self, token: str) -> tuple[Group, Replica] | None:
+        for group in self.groups.values():
+            replica = group.replicas.get(token)
+            if replica is not None:
+                return group, replica
+        return None
+
+    def seal_command(self, group: Group) -> SealCommand:
+        """Every saved fact, under the number of the round that saved the last one: so it ends that
+        round's pause and no newer one."""
+        return SealCommand(self.generation, group.news_round, group.facts())
+
+    def next_round(self) -> int:
+        self.round_number += 1
+        return self.round_number
