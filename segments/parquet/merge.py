@@ -1,0 +1,150 @@
+"""Merges the spills of one segment into its file: slice by slice in segment order, rolling up equal keys.
+
+All work per row is in numpy and Arrow, which let other threads run meanwhile. Memory is bounded by the slice
+size, whatever the number of rows: spills are mapped, and their pages are let go after every slice.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from segments.arrow_arrays import ArrowArray
+from segments.parquet.footer import SegmentFileMeta
+from segments.parquet.regroup import merge_groups, unmerged_starts
+from segments.parquet.slices import slices_of
+from segments.parquet.sort_keys import pack
+from segments.parquet.spill import Run, has_several_values, open_runs
+from segments.parquet.window import BoolArray, Column, Indices, Numbers, Window, gather, gather_numbers
+from segments.parquet.writer import ROW_GROUP_ROWS, SegmentFileWriter, WriteResult
+from segments.rollup import MergeFunction, RollupAggregation
+from segments.schema import TIME_COLUMN, ColumnType, SegmentSchema
+from segments.truncation import truncate_ms
+
+# Sums of doubles within this stay finite for any number of rows that a segment can have.
+_SAFE_MAGNITUDE = 1e290
+_FLOATS = (ColumnType.FLOAT, ColumnType.DOUBLE)
+
+
+def merge_spills(
+    sources: Sequence[Path],
+    out: Path,
+    schema: SegmentSchema,
+    aggregations: Sequence[RollupAggregation] | None,
+    meta: SegmentFileMeta,
+    slice_rows: int = ROW_GROUP_ROWS,
+) -> WriteResult:
+    """Writes the rows of all spills, in segment order, to a new file at ``out``.
+
+    ``sources`` are in order of arrival and hold at least one row. ``schema`` has every column; multi-value
+    marks are ignored and found anew: the result's schema marks exactly the columns of which a row has several
+    values. With ``aggregations`` (one per metric, or None: no rollup) rows equal in time and all dimensions
+    become one, except where a long sum would leave 64 bits: such rows stay as they are. Rows that cannot be
+    merged any more keep their order of arrival.
+
+    The file is whole, synced and under its name when this returns.
+
+    Raises:
+        SpillUnreadable: a spill is missing, damaged, or has columns that do not fit.
+        StorageFull, StorageMisconfigured, StorageUnavailable: the disk refused.
+    """
+    runs = open_runs(list(sources))
+    assert runs, "a segment has rows"
+    if aggregations is not None:
+        merged = {aggregation.column for aggregation in aggregations}
+        assert merged == set(schema.metrics), f"every metric rolls up, and nothing else: {merged ^ set(schema.metrics)}"
+    actual = schema.with_multi_value(_multi_value_columns(runs, schema))
+    hazards = _may_hold_nan(runs, actual, aggregations)
+    with SegmentFileWriter(out, actual, meta, without_statistics=hazards) as writer:
+        for windows in slices_of(runs, actual, slice_rows):
+            writer.write(_merged(windows, actual, aggregations))
+            for spill in {window.run.spill for window in windows}:
+                spill.release_pages()
+        return writer.close()
+
+
+def _merged(
+    windows: Sequence[Window], schema: SegmentSchema, aggregations: Sequence[RollupAggregation] | None
+) -> pa.RecordBatch:
+    """One slice, sorted and rolled up, with the columns of the segment."""
+    types = schema.to_arrow()
+    columns: dict[str, Column] = {}
+    times = np.concatenate([window.times for window in windows])
+    for column in schema.columns:
+        if column.kind == "dimension":
+            columns[column.name] = gather(windows, column.name, types.field(column.name).type)
+    # Dimensions outside of the sort order still tell rows apart.
+    others = [name for name in schema.dimensions if name not in schema.sort_order]
+    keys_by = [columns[name] for name in [*schema.sort_order, *(others if aggregations is not None else [])]]
+    keys = pack(len(times), truncate_ms(schema.sort_granularity, times), keys_by, times)
+    order = keys.order()
+    for name in schema.metrics:
+        columns[name] = gather(windows, name, types.field(name).type)
+    columns = {name: column.take(order) for name, column in columns.items()}
+    columns[TIME_COLUMN] = Numbers(times[order], None)
+    if aggregations is not None:
+        columns = _rolled_up(windows, columns, keys.starts(order), order, aggregations)
+    arrays = [columns[field.name].to_arrow(field.type) for field in types]
+    return pa.RecordBatch.from_arrays(arrays, schema=types)
+
+
+def _rolled_up(
+    windows: Sequence[Window],
+    columns: Mapping[str, Column],
+    first: BoolArray,
+    order: Indices,
+    aggregations: Sequence[RollupAggregation],
+) -> dict[str, Column]:
+    if first.all():
+        return dict(columns)
+    first = unmerged_starts(first, columns, aggregations)
+    starts = np.flatnonzero(first)
+    functions = {aggregation.column: aggregation for aggregation in aggregations}
+    merged: dict[str, Column] = {}
+    for name, column in columns.items():
+        aggregation = functions.get(name)
+        if aggregation is None:
+            merged[name] = column.take(starts)
+            continue
+        times = None
+        if aggregation.time_column is not None:
+            times = gather_numbers(windows, aggregation.time_column, pa.int64()).take(order)
+        merged[name] = merge_groups(column, times, first, aggregation.function)
+    return merged
+
+
+def _multi_value_columns(runs: Sequence[Run], schema: SegmentSchema) -> Iterator[str]:
+    for column in schema.columns:
+        if column.type is not ColumnType.STRING:
+            continue
+        found = (run.column(column.name) for run in runs)
+        if any(has_several_values(array) for array in found if array is not None):
+            yield column.name
+
+
+def _may_hold_nan(
+    runs: Sequence[Run], schema: SegmentSchema, aggregations: Sequence[RollupAggregation] | None
+) -> list[str]:
+    """Float columns in which a NaN is stored, or could come out of a sum of what is stored."""
+    sums = {a.column for a in aggregations or () if a.function is MergeFunction.SUM}
+    found = []
+    for column in schema.columns:
+        if column.type not in _FLOATS:
+            continue
+        arrays = [array for run in runs if (array := run.column(column.name)) is not None]
+        if any(_is_hazardous(array, column.name in sums) for array in arrays):
+            found.append(column.name)
+    return found
+
+
+def _is_hazardous(array: ArrowArray, summed: bool) -> bool:
+    if not pa.types.is_floating(array.type):
+        return False
+    if pc.any(pc.is_nan(array)).as_py():
+        return True
+    if not summed:
+        return False
+    bounds = (pc.min(array).as_py(), pc.max(array).as_py())
+    return any(bound is not None and abs(bound) > _SAFE_MAGNITUDE for bound in bounds)

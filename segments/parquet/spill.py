@@ -1,0 +1,134 @@
+"""Writes and maps spills: the Arrow IPC files in which a task keeps rows until they are merged into a segment.
+
+A spill's batches are each sorted by ``__time`` (int64 or timestamp milliseconds). Text columns are
+dictionary-encoded, buffers are not compressed, so that a mapped spill is read in place. Columns that no row
+of a spill has may be absent. First and last metrics have their time beside them (``segments.rollup``).
+"""
+
+import mmap
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from segments.arrow_arrays import ArrowArray, array_of, list_lengths
+from segments.errors import SpillUnreadable
+from segments.schema import TIME_COLUMN
+from segments.storage.durable import disk_error, replace_durably, sync_file, temporary_beside
+from segments.truncation import Int64Array
+
+
+def write_spill(rows: pa.Table | pa.RecordBatch, path: Path) -> int:
+    """Sorts rows by time (equal times keep their order) and writes one spill; returns its bytes.
+
+    Durable, whole and under its name when it returns; text columns come out dictionary-encoded.
+
+    Raises:
+        StorageFull, StorageMisconfigured, StorageUnavailable: the disk refused.
+    """
+    table = pa.table(rows) if isinstance(rows, pa.RecordBatch) else rows
+    times = np.asarray(table.column(TIME_COLUMN).cast(pa.int64()))
+    if np.any(times[1:] < times[:-1]):
+        table = table.take(array_of(np.argsort(times, kind="stable")))
+    for index, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            encoded = table.column(index).dictionary_encode()
+            table = table.set_column(index, field.with_type(encoded.type), encoded)
+    # One batch, so that the file needs one dictionary per column.
+    table = table.unify_dictionaries().combine_chunks()
+    try:
+        with temporary_beside(path) as (file, temporary):
+            sink: Any = file
+            with pa.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table)
+            sync_file(file)
+            size_bytes = os.fstat(file.fileno()).st_size
+            replace_durably(temporary, path)
+    except OSError as error:
+        raise disk_error(error, path, "spilling to") from error
+    return size_bytes
+
+
+class MappedSpill:
+    """A spill in memory by address, not by copy; keep it while its batches are in use."""
+
+    def __init__(self, path: Path) -> None:
+        """Maps the file.
+
+        Raises:
+            SpillUnreadable: missing or not a whole spill.
+        """
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            reader = pa.ipc.open_file(pa.py_buffer(self._map))
+            self.batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise SpillUnreadable(f"spill {path} cannot be read: {error}") from error
+
+    def release_pages(self) -> None:
+        """Lets go of the resident pages; later reads bring them back from the page cache.
+
+        Without this a merge would count every byte of every spill as its own memory until its end.
+        """
+        self._map.madvise(mmap.MADV_DONTNEED)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One batch of one spill, sorted by time; ``number`` is its place in the order of arrival."""
+
+    spill: MappedSpill
+    batch: pa.RecordBatch
+    number: int
+
+    @cached_property
+    def times(self) -> Int64Array:
+        """Milliseconds, a view into the mapped file."""
+        times: ArrowArray = self.column(TIME_COLUMN)
+        return np.asarray(times.view(pa.int64()))
+
+    def column(self, name: str) -> ArrowArray | None:
+        index = self.batch.schema.get_field_index(name)
+        return self.batch.column(index) if index >= 0 else None
+
+
+def open_runs(sources: list[Path]) -> list[Run]:
+    """Maps spills and checks that they are sorted.
+
+    Raises:
+        SpillUnreadable: a spill is missing, damaged, without times or not sorted.
+    """
+    runs: list[Run] = []
+    for path in sources:
+        spill = MappedSpill(path)
+        for batch in spill.batches:
+            if not batch.num_rows:
+                continue
+            run = Run(spill, batch, len(runs))
+            _check_times(run)
+            runs.append(run)
+        spill.release_pages()
+    return runs
+
+
+def _check_times(run: Run) -> None:
+    column = run.column(TIME_COLUMN)
+    if column is None or column.type not in (pa.int64(), pa.timestamp("ms", "UTC"), pa.timestamp("ms")):
+        raise SpillUnreadable(f"spill {run.spill.path} has no {TIME_COLUMN} column in milliseconds")
+    if column.null_count or np.any(run.times[1:] < run.times[:-1]):
+        raise SpillUnreadable(f"spill {run.spill.path} has null times or is not sorted by {TIME_COLUMN}")
+
+
+def has_several_values(column: ArrowArray) -> bool:
+    """True if some row of a list column holds more than one value."""
+    if not pa.types.is_list(column.type):
+        return False
+    longest = pc.max(list_lengths(column)).as_py()
+    return longest is not None and longest > 1

@@ -1,0 +1,233 @@
+"""Gathers columns of a part of several runs into numpy arrays: numbers as values, texts as ranks in sorted order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from segments.arrow_arrays import ArrowArray, array_of, list_lengths, lists_of, nulls
+from segments.errors import SpillUnreadable
+from segments.parquet.spill import Run
+from segments.truncation import Int64Array
+
+Indices = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Some rows of one run: a range, or picked ones in ascending order."""
+
+    run: Run
+    start: int
+    end: int
+    picked: Indices | None = None
+
+    def __len__(self) -> int:
+        return self.end - self.start if self.picked is None else len(self.picked)
+
+    @property
+    def times(self) -> Int64Array:
+        return self.run.times[self.start : self.end] if self.picked is None else self.run.times[self.picked]
+
+    def column(self, name: str) -> ArrowArray | None:
+        """The rows of a column, or None if the run does not have it."""
+        column = self.run.column(name)
+        if column is None:
+            return None
+        if self.picked is not None:
+            return column.take(array_of(self.picked))
+        return column.slice(self.start, self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Values of a numeric column; ``valid`` is None where all are."""
+
+    values: npt.NDArray[Any]
+    valid: BoolArray | None
+
+    def take(self, order: Indices) -> "Numbers":
+        return Numbers(self.values[order], None if self.valid is None else self.valid[order])
+
+    def to_arrow(self, arrow_type: pa.DataType) -> ArrowArray:
+        array = array_of(self.values, None if self.valid is None else ~self.valid)
+        return array if array.type == arrow_type else array.cast(arrow_type)
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A text column as ranks: ``dictionary`` is sorted and without repeats, null is -1."""
+
+    ranks: Int64Array
+    dictionary: ArrowArray
+
+    def take(self, order: Indices) -> "Texts":
+        return Texts(self.ranks[order], self.dictionary)
+
+    def to_arrow(self, arrow_type: pa.DataType) -> ArrowArray:
+        missing = self.ranks < 0
+        indices = array_of(self.ranks, missing) if missing.any() else array_of(self.ranks)
+        return self.dictionary.take(indices)
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """A multi-value column: the lists themselves, and their ranks in the order of their texts."""
+
+    values: ArrowArray
+    ranks: Int64Array
+
+    def take(self, order: Indices) -> "Lists":
+        return Lists(self.values.take(array_of(order)), self.ranks[order])
+
+    def to_arrow(self, arrow_type: pa.DataType) -> ArrowArray:
+        return self.values
+
+
+Column = Numbers | Texts | Lists
+
+
+def gather(windows: Sequence[Window], name: str, arrow_type: pa.DataType) -> Column:
+    """A column of all windows, one after the other, as its stored type.
+
+    Raises:
+        SpillUnreadable: a run has values that do not fit the type.
+    """
+    if pa.types.is_list(arrow_type):
+        return _gather_lists(windows, name)
+    if pa.types.is_string(arrow_type) or pa.types.is_binary(arrow_type):
+        return _gather_texts([_plain(window, name, arrow_type) for window in windows], arrow_type)
+    return gather_numbers(windows, name, arrow_type)
+
+
+def gather_numbers(windows: Sequence[Window], name: str, arrow_type: pa.DataType) -> Numbers:
+    """A numeric column of all windows; as ``gather``."""
+    parts, valids, any_null = [], [], False
+    for window in windows:
+        column = window.column(name)
+        if column is None:
+            column = nulls(len(window), arrow_type)
+        column = _cast(window, name, column, arrow_type)
+        any_null |= column.null_count > 0
+        valids.append(np.asarray(column.is_valid()) if column.null_count else np.ones(len(column), dtype=np.bool_))
+        parts.append(np.asarray(column.fill_null(0) if column.null_count else column))
+    return Numbers(np.concatenate(parts), np.concatenate(valids) if any_null else None)
+
+
+def _plain(window: Window, name: str, arrow_type: pa.DataType) -> ArrowArray:
+    """A window's texts, still encoded if they are; lists of at most one value become that value."""
+    column = window.column(name)
+    if column is None:
+        return nulls(len(window), arrow_type)
+    if pa.types.is_list(column.type):
+        column = _single_values(column)
+    if pa.types.is_dictionary(column.type) or column.type == arrow_type:
+        return column
+    return _cast(window, name, column, arrow_type)
+
+
+def _single_values(column: ArrowArray) -> ArrowArray:
+    lengths = np.asarray(pc.fill_null(list_lengths(column), 0))
+    assert not len(lengths) or lengths.max() <= 1, "a list of several values in a column that is not multi-value"
+    positions = np.cumsum(lengths) - 1
+    return column.flatten().take(array_of(positions.astype(np.int64), lengths == 0))
+
+
+def _gather_texts(parts: Sequence[ArrowArray], arrow_type: pa.DataType) -> Texts:
+    codes, dictionaries, base = [], [], 0
+    for part in parts:
+        used_codes, dictionary = _compact(part, arrow_type)
+        codes.append(np.where(used_codes < 0, -1, used_codes + base))
+        dictionaries.append(dictionary)
+        base += len(dictionary)
+    unified = pa.concat_arrays(dictionaries).dictionary_encode()
+    distinct = unified.dictionary
+    order = np.asarray(pc.array_sort_indices(distinct)).astype(np.int64)
+    rank_of = np.empty(len(distinct) + 1, dtype=np.int64)
+    rank_of[order] = np.arange(len(distinct))
+    rank_of[-1] = -1
+    of_dictionary = np.asarray(unified.indices.fill_null(-1)).astype(np.int64)
+    # Index -1 (null) stays the last element of either table.
+    final = np.append(rank_of[of_dictionary], -1)
+    return Texts(final[np.concatenate(codes)], distinct.take(array_of(order)))
+
+
+def _compact(part: ArrowArray, arrow_type: pa.DataType) -> tuple[Int64Array, ArrowArray]:
+    """Codes from 0 (null: -1) into those dictionary entries that occur in this part alone."""
+    if not pa.types.is_dictionary(part.type):
+        part = part.dictionary_encode()
+    dictionary = part.dictionary
+    if dictionary.type != arrow_type:
+        dictionary = dictionary.cast(arrow_type)
+    indices = part.indices.cast(pa.int64())
+    codes = np.asarray(indices.fill_null(-1) if part.null_count else indices)
+    if len(dictionary) <= 2 * len(codes):
+        seen = np.zeros(len(dictionary) + 1, dtype=np.bool_)
+        seen[codes] = True
+        seen[-1] = False
+        used = np.flatnonzero(seen)
+        if len(used) == len(dictionary):
+            return codes, dictionary
+        place = np.full(len(dictionary) + 1, -1, dtype=np.int64)
+        place[used] = np.arange(len(used))
+        return place[codes], dictionary.take(array_of(used))
+    # A few rows of a large dictionary: their distinct codes are cheaper than a table of all.
+    used, compacted = np.unique(codes, return_inverse=True)
+    if len(used) and used[0] < 0:
+        return compacted - 1, dictionary.take(array_of(used[1:]))
+    return compacted, dictionary.take(array_of(used))
+
+
+def _gather_lists(windows: Sequence[Window], name: str) -> Lists:
+    lengths, valids, values = [], [], []
+    for window in windows:
+        column = window.column(name)
+        if column is None:
+            column = nulls(len(window), pa.string())
+        if pa.types.is_list(column.type):
+            lengths.append(np.asarray(pc.fill_null(list_lengths(column), 0)).astype(np.int64))
+            valids.append(np.asarray(column.is_valid()))
+            values.append(_cast(window, name, column.flatten(), pa.string()))
+        else:
+            # A single value is a list of one; a missing one is no list.
+            valid = np.asarray(column.is_valid())
+            lengths.append(valid.astype(np.int64))
+            valids.append(valid)
+            values.append(_cast(window, name, column.drop_null(), pa.string()))
+    all_lengths = np.concatenate(lengths)
+    offsets = np.concatenate([[0], np.cumsum(all_lengths)]).astype(np.int32)
+    flat = pa.concat_arrays(values)
+    # No value, or a single missing one, is stored as null, as it is where the column has no lists.
+    missing = np.append(np.asarray(flat.is_null()), True)[offsets[:-1]]
+    valid = np.concatenate(valids) & ((all_lengths > 1) | ~missing) & (all_lengths > 0)
+    mask = None if valid.all() else array_of(~valid)
+    lists = lists_of(offsets, flat, mask)
+    return Lists(lists, _list_ranks(offsets, flat, valid))
+
+
+def _list_ranks(offsets: npt.NDArray[np.int32], flat: ArrowArray, valid: BoolArray) -> Int64Array:
+    """Ranks whole lists: element by element, a shorter one before its continuation, null (-1) first.
+
+    Every element becomes its rank in fixed-width hexadecimal, so that comparing the joined texts compares
+    the lists.
+    """
+    elements = _gather_texts([flat], pa.string()).ranks + 1
+    spelt = pa.array([f"{rank:08x}" for rank in range(int(elements.max(initial=0)) + 1)], pa.string())
+    joined = pc.binary_join(lists_of(offsets, spelt.take(array_of(elements))), "")
+    return np.where(valid, _gather_texts([joined], pa.string()).ranks, -1)
+
+
+def _cast(window: Window, name: str, column: ArrowArray, arrow_type: pa.DataType) -> ArrowArray:
+    if column.type == arrow_type:
+        return column
+    try:
+        return column.cast(arrow_type)
+    except pa.ArrowException as error:
+        raise SpillUnreadable(
+            f"spill {window.run.spill.path}: column {name!r} of type {column.type} does not fit {arrow_type}: {error}"
+        ) from error
