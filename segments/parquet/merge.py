@@ -17,7 +17,7 @@ from segments.parquet.regroup import merge_groups, unmerged_starts
 from segments.parquet.slices import slices_of
 from segments.parquet.sort_keys import pack
 from segments.parquet.spill import Run, has_several_values, open_runs
-from segments.parquet.window import BoolArray, Column, Indices, Numbers, Window, gather, gather_numbers
+from segments.parquet.window import BoolArray, Column, Indices, Numbers, Window, gather, gather_numbers, release_pages
 from segments.parquet.writer import ROW_GROUP_ROWS, SegmentFileWriter, WriteResult
 from segments.rollup import MergeFunction, RollupAggregation
 from segments.schema import TIME_COLUMN, ColumnType, SegmentSchema
@@ -60,8 +60,7 @@ def merge_spills(
     with SegmentFileWriter(out, actual, meta, without_statistics=hazards) as writer:
         for windows in slices_of(runs, actual, slice_rows):
             writer.write(_merged(windows, actual, aggregations))
-            for spill in {window.run.spill for window in windows}:
-                spill.release_pages()
+            release_pages(windows)
         return writer.close()
 
 
@@ -74,20 +73,28 @@ def _merged(
     times = np.concatenate([window.times for window in windows])
     for column in schema.columns:
         if column.kind == "dimension":
-            columns[column.name] = gather(windows, column.name, types.field(column.name).type)
+            columns[column.name] = _gathered(windows, column.name, types.field(column.name).type)
     # Dimensions outside of the sort order still tell rows apart.
     others = [name for name in schema.dimensions if name not in schema.sort_order]
     keys_by = [columns[name] for name in [*schema.sort_order, *(others if aggregations is not None else [])]]
     keys = pack(len(times), truncate_ms(schema.sort_granularity, times), keys_by, times)
     order = keys.order()
     for name in schema.metrics:
-        columns[name] = gather(windows, name, types.field(name).type)
+        columns[name] = _gathered(windows, name, types.field(name).type)
     columns = {name: column.take(order) for name, column in columns.items()}
     columns[TIME_COLUMN] = Numbers(times[order], None)
     if aggregations is not None:
         columns = _rolled_up(windows, columns, keys.starts(order), order, aggregations)
     arrays = [columns[field.name].to_arrow(field.type) for field in types]
     return pa.RecordBatch.from_arrays(arrays, schema=types)
+
+
+def _gathered(windows: Sequence[Window], name: str, arrow_type: pa.DataType) -> Column:
+    column = gather(windows, name, arrow_type)
+    if any(window.picked is not None for window in windows):
+        # Picked rows lie scattered over whole columns of all spills.
+        release_pages(windows)
+    return column
 
 
 def _rolled_up(
@@ -136,6 +143,8 @@ def _may_hold_nan(
         arrays = [array for run in runs if (array := run.column(column.name)) is not None]
         if any(_is_hazardous(array, column.name in sums) for array in arrays):
             found.append(column.name)
+        for run in runs:
+            run.spill.release_pages()
     return found
 
 

@@ -6,13 +6,14 @@ of its first sort column, then of the next, so that memory stays bounded whateve
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from segments.interval import Granularity
 from segments.parquet.spill import Run
-from segments.parquet.window import Indices, Lists, Numbers, Window, gather
+from segments.parquet.window import Indices, Lists, Numbers, Ranks, Window, gather, release_pages
 from segments.schema import SegmentSchema
 from segments.truncation import Int64Array, truncate_ms
 
@@ -70,12 +71,14 @@ def _cut_by_columns(
         yield windows
         return
     # One number per rank says which part it goes to; a part takes ranks until it has enough rows.
-    before = np.cumsum(np.bincount(ranks)) - np.bincount(ranks)
-    part_of = before // rows_target
-    heavy = np.bincount(ranks) > rows_target
+    counts = np.bincount(ranks)
+    part_of = (np.cumsum(counts) - counts) // rows_target
+    heavy = counts > rows_target
     # A rank with a slice's worth of rows gets a part of its own, which the next column may cut.
     steps = np.concatenate([[True], (part_of[1:] != part_of[:-1]) | heavy[1:] | heavy[:-1]])
-    parts = (np.cumsum(steps) - 1)[ranks]
+    parts = (np.cumsum(steps, dtype=np.int32) - np.int32(1))[ranks]
+    del ranks
+    release_pages(windows)
     for chosen in _distribute(windows, parts):
         if sum(map(len, chosen)) <= 2 * rows_target:
             yield chosen
@@ -83,7 +86,7 @@ def _cut_by_columns(
             yield from _cut_by_columns(chosen, schema, rest, rows_target)
 
 
-def _distribute(windows: list[Window], parts: Int64Array) -> Iterator[list[Window]]:
+def _distribute(windows: list[Window], parts: npt.NDArray[Any]) -> Iterator[list[Window]]:
     """For each part in order, the rows of every window that belong to it."""
     ordered: list[npt.NDArray[np.int32]] = []
     bounds, begin = [], 0
@@ -105,16 +108,16 @@ def _distribute(windows: list[Window], parts: Int64Array) -> Iterator[list[Windo
             yield chosen
 
 
-def _ranks(windows: list[Window], schema: SegmentSchema, name: str) -> Int64Array | None:
+def _ranks(windows: list[Window], schema: SegmentSchema, name: str) -> Ranks | None:
     """Dense ranks of a column with nulls as 0, or None for a multi-value column, which is never cut."""
     field = schema.to_arrow().field(name)
     column = gather(windows, name, field.type)
     if isinstance(column, Lists):
         return None
     if not isinstance(column, Numbers):
-        return column.ranks + 1
-    ranks = np.unique(column.values, return_inverse=True)[1].astype(np.int64) + 1
-    return ranks if column.valid is None else np.where(column.valid, ranks, 0)
+        return column.ranks + np.int32(1)
+    ranks = np.unique(column.values, return_inverse=True)[1].astype(np.int32) + np.int32(1)
+    return ranks if column.valid is None else np.where(column.valid, ranks, np.int32(0))
 
 
 def _cut_by_time(windows: list[Window], schema: SegmentSchema, rows_target: int) -> Iterator[list[Window]]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from segments.parquet.window import BoolArray, Column, Indices, Numbers
+from segments.parquet.window import BoolArray, Column, Indices, Numbers, Ranks
 from segments.truncation import Int64Array
 
 # Sign bit free, and one bit to spare for sums of ranks and offsets.
@@ -21,7 +21,7 @@ class PackedKeys:
         self._words: list[Int64Array] = []
         self._spans: list[int] = []
 
-    def add(self, ranks: Int64Array, span: int) -> None:
+    def add(self, ranks: Int64Array | Ranks, span: int) -> None:
         """Appends a less significant part; ranks lie in ``[0, span)``."""
         assert span < _WORD_LIMIT, "a part wider than a word"
         if span <= 1:
@@ -30,7 +30,7 @@ class PackedKeys:
             self._words[-1] = self._words[-1] * span + ranks
             self._spans[-1] *= span
         else:
-            self._words.append(ranks)
+            self._words.append(ranks.astype(np.int64))
             self._spans.append(span)
 
     def add_column(self, column: Column) -> None:

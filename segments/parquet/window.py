@@ -16,6 +16,8 @@ from segments.truncation import Int64Array
 
 Indices = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+# Ranks of texts: half the memory of 64 bits, and a part never has 2 ** 31 distinct texts.
+Ranks = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,12 @@ class Window:
         return column.slice(self.start, self.end - self.start)
 
 
+def release_pages(windows: Sequence[Window]) -> None:
+    """Lets go of the mapped pages of all spills that the windows look into."""
+    for spill in {window.run.spill for window in windows}:
+        spill.release_pages()
+
+
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """Values of a numeric column; ``valid`` is None where all are."""
@@ -63,7 +71,7 @@ class Numbers:
 class Texts:
     """A text column as ranks: ``dictionary`` is sorted and without repeats, null is -1."""
 
-    ranks: Int64Array
+    ranks: Ranks
     dictionary: ArrowArray
 
     def take(self, order: Indices) -> "Texts":
@@ -80,7 +88,7 @@ class Lists:
     """A multi-value column: the lists themselves, and their ranks in the order of their texts."""
 
     values: ArrowArray
-    ranks: Int64Array
+    ranks: Ranks
 
     def take(self, order: Indices) -> "Lists":
         return Lists(self.values.take(array_of(order)), self.ranks[order])
@@ -142,29 +150,29 @@ def _gather_texts(parts: Sequence[ArrowArray], arrow_type: pa.DataType) -> Texts
     codes, dictionaries, base = [], [], 0
     for part in parts:
         used_codes, dictionary = _compact(part, arrow_type)
-        codes.append(np.where(used_codes < 0, -1, used_codes + base))
+        codes.append(np.where(used_codes < 0, np.int32(-1), used_codes + np.int32(base)))
         dictionaries.append(dictionary)
         base += len(dictionary)
     unified = pa.concat_arrays(dictionaries).dictionary_encode()
     distinct = unified.dictionary
     order = np.asarray(pc.array_sort_indices(distinct)).astype(np.int64)
-    rank_of = np.empty(len(distinct) + 1, dtype=np.int64)
-    rank_of[order] = np.arange(len(distinct))
+    # Index -1 (null) is the last element of either table.
+    rank_of = np.empty(len(distinct) + 1, dtype=np.int32)
+    rank_of[order] = np.arange(len(distinct), dtype=np.int32)
     rank_of[-1] = -1
-    of_dictionary = np.asarray(unified.indices.fill_null(-1)).astype(np.int64)
-    # Index -1 (null) stays the last element of either table.
-    final = np.append(rank_of[of_dictionary], -1)
+    of_dictionary = np.asarray(unified.indices.fill_null(-1))
+    final = np.append(rank_of[of_dictionary], np.int32(-1))
     return Texts(final[np.concatenate(codes)], distinct.take(array_of(order)))
 
 
-def _compact(part: ArrowArray, arrow_type: pa.DataType) -> tuple[Int64Array, ArrowArray]:
+def _compact(part: ArrowArray, arrow_type: pa.DataType) -> tuple[Ranks, ArrowArray]:
     """Codes from 0 (null: -1) into those dictionary entries that occur in this part alone."""
     if not pa.types.is_dictionary(part.type):
         part = part.dictionary_encode()
     dictionary = part.dictionary
     if dictionary.type != arrow_type:
         dictionary = dictionary.cast(arrow_type)
-    indices = part.indices.cast(pa.int64())
+    indices = part.indices.cast(pa.int32())
     codes = np.asarray(indices.fill_null(-1) if part.null_count else indices)
     if len(dictionary) <= 2 * len(codes):
         seen = np.zeros(len(dictionary) + 1, dtype=np.bool_)
@@ -173,14 +181,14 @@ def _compact(part: ArrowArray, arrow_type: pa.DataType) -> tuple[Int64Array, Arr
         used = np.flatnonzero(seen)
         if len(used) == len(dictionary):
             return codes, dictionary
-        place = np.full(len(dictionary) + 1, -1, dtype=np.int64)
-        place[used] = np.arange(len(used))
+        place = np.full(len(dictionary) + 1, -1, dtype=np.int32)
+        place[used] = np.arange(len(used), dtype=np.int32)
         return place[codes], dictionary.take(array_of(used))
     # A few rows of a large dictionary: their distinct codes are cheaper than a table of all.
     used, compacted = np.unique(codes, return_inverse=True)
     if len(used) and used[0] < 0:
-        return compacted - 1, dictionary.take(array_of(used[1:]))
-    return compacted, dictionary.take(array_of(used))
+        return (compacted - 1).astype(np.int32), dictionary.take(array_of(used[1:]))
+    return compacted.astype(np.int32), dictionary.take(array_of(used))
 
 
 def _gather_lists(windows: Sequence[Window], name: str) -> Lists:
@@ -210,7 +218,7 @@ def _gather_lists(windows: Sequence[Window], name: str) -> Lists:
     return Lists(lists, _list_ranks(offsets, flat, valid))
 
 
-def _list_ranks(offsets: npt.NDArray[np.int32], flat: ArrowArray, valid: BoolArray) -> Int64Array:
+def _list_ranks(offsets: npt.NDArray[np.int32], flat: ArrowArray, valid: BoolArray) -> Ranks:
     """Ranks whole lists: element by element, a shorter one before its continuation, null (-1) first.
 
     Every element becomes its rank in fixed-width hexadecimal, so that comparing the joined texts compares
@@ -219,7 +227,7 @@ def _list_ranks(offsets: npt.NDArray[np.int32], flat: ArrowArray, valid: BoolArr
     elements = _gather_texts([flat], pa.string()).ranks + 1
     spelt = pa.array([f"{rank:08x}" for rank in range(int(elements.max(initial=0)) + 1)], pa.string())
     joined = pc.binary_join(lists_of(offsets, spelt.take(array_of(elements))), "")
-    return np.where(valid, _gather_texts([joined], pa.string()).ranks, -1)
+    return np.where(valid, _gather_texts([joined], pa.string()).ranks, np.int32(-1))
 
 
 def _cast(window: Window, name: str, column: ArrowArray, arrow_type: pa.DataType) -> ArrowArray:
