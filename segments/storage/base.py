@@ -68,7 +68,7 @@ class DeepStorage(Protocol):
         ...
 
     def list(self, prefix: str = "") -> Iterator[StoredFile]:
-        """Every whole file whose key starts with the prefix, in key order, read page by page.
+        """Every whole file whose key starts with the prefix, once each, in no promised order, read page by page.
 
         Files that come or go meanwhile may or may not be seen; leftovers of failed pushes never are.
 

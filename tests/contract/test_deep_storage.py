@@ -1,7 +1,10 @@
 """What every deep storage promises: create once, whole or not at all, listed, deleted, checked."""
 
+import os
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,19 +13,34 @@ from segments.errors import InvalidName, KeyTaken, SegmentNotFound, StorageMisco
 from segments.storage.base import DeepStorage
 from segments.storage.local import LocalDeepStorage
 from segments.storage.memory import MemoryDeepStorage
+from segments.storage.s3 import MULTIPART_BYTES, S3DeepStorage, S3Settings
+from tests.servers.fixtures import S3Place
 
 FileMaker = Callable[[bytes], Path]
 BAD_KEYS = ["", "/etc/passwd", "../up", "a//b", "a/../b", "a/", "a*b", "a b", "k=v", "a\x00", "a\\b"]
 
 
-@pytest.fixture(params=["memory", "local"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DeepStorage]:
+@pytest.fixture(params=["memory", "local", pytest.param("s3", marks=pytest.mark.integration)])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> DeepStorage:
     if request.param == "memory":
-        yield MemoryDeepStorage()
-    else:
+        return MemoryDeepStorage()
+    if request.param == "local":
         root = tmp_path / "deep"
         root.mkdir()
-        yield LocalDeepStorage(root)
+        return LocalDeepStorage(root)
+    return s3_storage(request.getfixturevalue("s3_place"))
+
+
+def s3_storage(place: S3Place) -> S3DeepStorage:
+    settings = S3Settings(
+        bucket=place.bucket,
+        prefix=place.prefix,
+        endpoint_url=place.endpoint_url,
+        access_key=place.access_key,
+        secret_key=place.secret_key,
+        call_deadline_ms=20_000,
+    )
+    return S3DeepStorage(settings, lambda: time.monotonic_ns() // 1_000_000, lambda ms: time.sleep(ms / 1000))
 
 
 @pytest.fixture
@@ -103,15 +121,15 @@ def test_a_file_is_no_folder(storage: DeepStorage, file: FileMaker, tmp_path: Pa
         storage.pull(below, tmp_path / "copy")
 
 
-def test_files_are_listed_by_prefix_in_key_order(storage: DeepStorage, file: FileMaker) -> None:
+def test_files_are_listed_by_prefix(storage: DeepStorage, file: FileMaker) -> None:
     keys = ["wiki/b", "wiki/a/2", "wiki/a/1", "wiki/a.x", "wikipedia/1", "other"]
     for key in keys:
         storage.push(file(key.encode()), key)
-    found = list(storage.list("wiki"))
+    found = sorted(storage.list("wiki"), key=lambda stored: stored.key)
     assert [stored.key for stored in found] == ["wiki/a.x", "wiki/a/1", "wiki/a/2", "wiki/b", "wikipedia/1"]
     assert [stored.size_bytes for stored in found] == [len(stored.key) for stored in found]
     assert [stored.load_spec for stored in found] == [storage.load_spec(stored.key) for stored in found]
-    assert [stored.key for stored in storage.list("wiki/a/")] == ["wiki/a/1", "wiki/a/2"]
+    assert sorted(stored.key for stored in storage.list("wiki/a/")) == ["wiki/a/1", "wiki/a/2"]
     assert [stored.key for stored in storage.list("wiki/a/2")] == ["wiki/a/2"]
     assert [stored.key for stored in storage.list("nothing/here")] == []
     assert sorted(stored.key for stored in storage.list()) == sorted(keys)
@@ -141,3 +159,39 @@ def test_the_check_passes_and_leaves_nothing(storage: DeepStorage) -> None:
     storage.check()
     storage.check()
     assert list(storage.list()) == []
+
+
+@pytest.mark.integration
+def test_large_files_go_up_in_parts_and_never_overwrite(s3_place: S3Place, file: FileMaker, tmp_path: Path) -> None:
+    storage = s3_storage(s3_place)
+    content = os.urandom(2 * MULTIPART_BYTES + 12_345)
+    source = file(content)
+    load_spec = storage.push(source, "wiki/large")
+    assert storage.push(source, "wiki/large") == load_spec
+    with pytest.raises(KeyTaken):
+        storage.push(file(content[:-1] + b"\0"), "wiki/large")
+    storage.pull(load_spec, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == content
+    assert [stored.size_bytes for stored in storage.list("wiki/")] == [len(content)]
+
+
+@pytest.mark.integration
+def test_long_listings_are_read_page_by_page(s3_place: S3Place, file: FileMaker) -> None:
+    storage, source = s3_storage(s3_place), file(b"x")
+    threads = [
+        threading.Thread(target=lambda start=start: [storage.push(source, f"t/{n:05d}") for n in range(start, 1100, 8)])
+        for start in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(stored.key for stored in storage.list("t/")) == [f"t/{number:05d}" for number in range(1100)]
+
+
+@pytest.mark.integration
+def test_a_missing_bucket_and_wrong_credentials_are_named(s3_place: S3Place) -> None:
+    with pytest.raises(StorageMisconfigured, match="create the bucket 'nowhere'"):
+        s3_storage(replace(s3_place, bucket="nowhere")).check()
+    with pytest.raises(StorageMisconfigured, match="check the credentials"):
+        s3_storage(replace(s3_place, secret_key="wrong")).check()
