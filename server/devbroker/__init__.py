@@ -1,0 +1,1 @@
+"""A small durable broker that speaks Kafka's protocol on loopback: one node, for development only."""
