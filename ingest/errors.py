@@ -11,7 +11,9 @@
         ├── LeadershipLost         a newer overlord leads; nothing was written
         ├── AttemptRefused         a task attempt's token is unknown, ended or fenced
         ├── OverlordUnreachable    a task or worker could not reach any overlord
-        └── TaskUnreachable        the overlord could not reach a task
+        ├── TaskUnreachable        the overlord could not reach a task
+        ├── CommandRefused         a task was reached and does not obey a command
+        └── RequestRefused         the overlord was reached and does not grant a request
 
 Expected results of the protocol (already published, too early, conflict, ...) are values in
 ``ingest.protocol``, never exceptions.
@@ -96,3 +98,15 @@ class TaskUnreachable(IngestError):
 
     retryable = True
     effect_known_absent = False
+
+
+class CommandRefused(IngestError):
+    """A task was reached and does not obey: the command is outdated or does not fit its state."""
+
+    effect_known_absent = True
+
+
+class RequestRefused(IngestError):
+    """The overlord was reached and does not grant the request: the caller's view is outdated."""
+
+    effect_known_absent = True

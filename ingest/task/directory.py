@@ -114,6 +114,21 @@ class AttemptDirectory:
     def is_marked(self, name: str) -> bool:
         return (self.path / name).exists()
 
+    def has_ended(self) -> bool:
+        """Whether no process runs here: the lock, which every process of the attempt holds for life, is free."""
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False  # no process ever came so far, or the directory is going away: nothing to find
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        else:
+            return True
+        finally:
+            os.close(descriptor)
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Holds the attempt's lock; the kernel frees it whatever kills the process.

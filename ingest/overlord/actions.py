@@ -1,0 +1,132 @@
+"""What a task may ask of the overlord: the store behind fencing, and word of it to the supervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ingest.clock import Clock
+from ingest.errors import AttemptRefused, LeadershipLost, OverlordUnreachable, RequestRefused, StoreUnreachable
+from ingest.metadata.records import GroupState
+from ingest.metadata.store import MetadataStore, StoreConflict
+from ingest.offsets import OffsetMap
+from ingest.overlord.served import ServedVersions
+from ingest.protocol import (
+    AllocateRequest,
+    AttemptRecord,
+    CheckpointAnswer,
+    CheckpointAsk,
+    HeartbeatReply,
+    PendingSegment,
+    PublishOutcome,
+    PublishReply,
+    PublishRequest,
+    SequenceRecord,
+    SequenceRef,
+    SequenceState,
+    StageRequest,
+    TaskHeartbeat,
+    TaskHello,
+    TaskWelcome,
+)
+from ingest.supervisor.messages import CheckpointAsked, Event, PublishSeen, TaskBeat, TaskRegistered
+
+Post = Callable[[str, Event], None]
+
+
+class LeaderActions:
+    """``ingest.task.ports.OverlordActions`` of one leader generation; safe from any thread.
+
+    Everything is stored before it is answered or told to a supervisor. When the store is away the
+    task hears OverlordUnreachable: it keeps reading and asks again.
+    """
+
+    def __init__(self, store: MetadataStore, generation: int, clock: Clock, served: ServedVersions, post: Post) -> None:
+        self._store = store
+        self._generation = generation
+        self._clock = clock
+        self._served = served
+        self._post = post
+
+    def register(self, hello: TaskHello) -> TaskWelcome:
+        with self._translated():
+            attempt = self._store.register_attempt(
+                self._generation, hello.token, hello.address, hello.protocol, self._clock.now_ms()
+            )
+            group = self._group(attempt)
+            sequences = () if group is None else group.sequences
+            versions = {sequence.spec_version for sequence in sequences}
+            specs = {version: self._store.spec(attempt.supervisor, version) for version in versions}
+        self._post(attempt.supervisor, TaskRegistered(self._clock.monotonic_ms(), attempt))
+        return TaskWelcome(self._generation, sequences, specs, attempt.committer)
+
+    def heartbeat(self, beat: TaskHeartbeat) -> HeartbeatReply:
+        with self._translated():
+            attempt = self._store.record_positions(
+                self._generation, beat.token, beat.sequence, beat.positions, self._clock.now_ms()
+            )
+            served = self._served.of(attempt.datasource)
+        self._post(attempt.supervisor, TaskBeat(self._clock.monotonic_ms(), beat))
+        return HeartbeatReply(self._generation, served, attempt.committer)
+
+    def ask_checkpoint(self, ask: CheckpointAsk) -> CheckpointAnswer:
+        with self._translated():
+            attempt = self._live(ask.token)
+            saved = self._store.sequences(ask.ref.supervisor, ask.ref.group, ask.ref.number)
+        if saved and saved[0].state is not SequenceState.OPEN:
+            return CheckpointAnswer(self._generation, saved)
+        self._post(attempt.supervisor, CheckpointAsked(self._clock.monotonic_ms(), ask))
+        return CheckpointAnswer(self._generation, ())
+
+    def sequences(self, token: str, from_number: int) -> tuple[SequenceRecord, ...]:
+        with self._translated():
+            attempt = self._live(token)
+            return self._store.sequences(attempt.supervisor, attempt.group, from_number)
+
+    def raise_end(self, token: str, ref: SequenceRef, end: OffsetMap) -> SequenceRecord | None:
+        with self._translated():
+            try:
+                return self._store.raise_end(self._generation, token, ref, end)
+            except StoreConflict:
+                return None
+
+    def allocate(self, request: AllocateRequest) -> PendingSegment:
+        with self._translated():
+            return self._store.allocate(self._generation, request, self._clock.now_ms())
+
+    def stage(self, request: StageRequest) -> None:
+        with self._translated():
+            self._store.stage(self._generation, request, self._clock.now_ms())
+
+    def publish(self, request: PublishRequest) -> PublishReply:
+        try:
+            reply = self._store.publish(self._generation, request, self._clock.now_ms())
+        except StoreUnreachable as error:
+            if error.effect_known_absent:
+                raise OverlordUnreachable(str(error)) from error
+            return PublishReply(PublishOutcome.UNKNOWN, detail=str(error))
+        except LeadershipLost as error:
+            raise OverlordUnreachable(str(error)) from error
+        now_ms = self._clock.monotonic_ms()
+        self._post(request.ref.supervisor, PublishSeen(now_ms, request.token, request.ref, reply.outcome))
+        return reply
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """A store that is away, or a leadership that is over, is an unreachable overlord to a task."""
+        try:
+            yield
+        except (StoreUnreachable, LeadershipLost) as error:
+            raise OverlordUnreachable(str(error)) from error
+        except StoreConflict as error:
+            raise RequestRefused(str(error)) from error
+
+    def _live(self, token: str) -> AttemptRecord:
+        attempt = self._store.attempt(token)
+        if attempt is None or not attempt.state.is_live:
+            raise AttemptRefused(f"attempt {token[:8]}... is not live")
+        return attempt
+
+    def _group(self, attempt: AttemptRecord) -> GroupState | None:
+        groups = self._store.groups(attempt.supervisor)
+        return next((group for group in groups if group.group == attempt.group), None)

@@ -1,0 +1,129 @@
+"""What the leading overlord does by the clock: hand-off check, sweep of staged files, lag log, clean-up of dead nodes.
+
+APScheduler with its memory store: duties are rebuilt by every leader and live only as long as its
+generation. A duty that runs late is skipped, never piled up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC
+from typing import Any, Final
+
+import structlog
+from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from ingest.clock import Clock
+from ingest.errors import LeadershipLost, StoreUnreachable
+from ingest.metadata.store import MetadataStore
+from ingest.overlord.served import ServedVersions
+from segments.errors import ServiceError
+from segments.storage.base import DeepStorage
+
+log = structlog.get_logger()
+
+SERVED_EVERY_S: Final = 0.5
+SWEEP_EVERY_S: Final = 30.0
+LAG_EVERY_S: Final = 60.0
+NODES_EVERY_S: Final = 60.0
+SWEPT_AT_ONCE: Final = 100
+UPLOAD_MAX_MS: Final = 15 * 60_000
+"""Longer than any upload may take; a deletion is repeated once after it (PR-20)."""
+NODE_FORGOTTEN_MS: Final = 24 * 3_600_000
+
+
+class Sweeper:
+    """Removes files that fenced or ended attempts left in deep storage, and no others (PR-20).
+
+    A row is made ``deleting`` before its file is touched, and the deletion is repeated once after
+    the longest upload, because a write that was under way may still arrive.
+    """
+
+    def __init__(self, store: MetadataStore, storage: DeepStorage, generation: int, clock: Clock) -> None:
+        self._store = store
+        self._storage = storage
+        self._generation = generation
+        self._clock = clock
+
+    def sweep(self) -> int:
+        """One bounded pass; returns how many files were deleted."""
+        now_ms = self._clock.now_ms()
+        due = [
+            row
+            for row in self._store.staged_of_ended(SWEPT_AT_ONCE)
+            if row.removed_ms is None or now_ms - row.removed_ms >= UPLOAD_MAX_MS
+        ]
+        allowed = set(self._store.begin_delete(self._generation, [row.row_id for row in due])) if due else set()
+        done: list[int] = []
+        for row in due:
+            if row.row_id in allowed:
+                self._storage.delete(self._storage.load_spec(row.path))
+                done.append(row.row_id)
+        if done:
+            self._store.finish_delete(self._generation, done, now_ms)
+            log.info("staged files swept", files=len(done))
+        return len(done)
+
+
+class Duties:
+    """One leadership's scheduler. ``start`` and ``stop`` once."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        served: ServedVersions,
+        sweeper: Sweeper,
+        lags: Callable[[], dict[str, int]],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._served = served
+        self._sweeper = sweeper
+        self._lags = lags
+        self._clock = clock
+        self._scheduler = BackgroundScheduler(
+            timezone=UTC,
+            executors={"default": ThreadPoolExecutor(2)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": 30},
+        )
+
+    def start(self) -> None:
+        self._scheduler.add_listener(self._on_error, EVENT_JOB_ERROR)
+        for name, duty, seconds in (
+            ("handoff check", self._served.refresh, SERVED_EVERY_S),
+            ("sweep", self._sweeper.sweep, SWEEP_EVERY_S),
+            ("lag report", self._report_lag, LAG_EVERY_S),
+            ("node clean-up", self._forget_nodes, NODES_EVERY_S),
+        ):
+            self._scheduler.add_job(self._guarded(name, duty), "interval", seconds=seconds, id=name)
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Lets running duties end; starts no other."""
+        self._scheduler.shutdown(wait=True)
+
+    def _guarded(self, name: str, duty: Callable[[], Any]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                duty()
+            except (StoreUnreachable, LeadershipLost) as error:
+                log.debug("duty postponed", duty=name, error=str(error))
+            except ServiceError as error:
+                log.warning("duty failed", duty=name, error=str(error))
+
+        return run
+
+    def _report_lag(self) -> None:
+        for supervisor, lag in self._lags().items():
+            log.info("lag", supervisor=supervisor, records=lag)
+
+    def _forget_nodes(self) -> None:
+        now_ms = self._clock.now_ms()
+        for node in self._store.nodes():
+            if now_ms - node.renewed_ms > NODE_FORGOTTEN_MS:
+                self._store.forget_node(node.node)
+
+    def _on_error(self, event: JobExecutionEvent) -> None:
+        log.error("duty broke", duty=event.job_id, error=repr(event.exception))

@@ -1,0 +1,220 @@
+"""The overlord: leads by a lease, runs one supervisor per spec while it does, and answers tasks, workers and operators.
+
+Started and stopped once per process. An overlord that does not lead refuses everything that changes
+something with ``NotLeading``, which names who does.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ingest.clock import Clock
+from ingest.errors import IngestError, OverlordUnreachable, StoreUnreachable
+from ingest.metadata.records import DesiredState, Leadership, SupervisorRecord
+from ingest.offsets import OffsetMap
+from ingest.overlord.leader import LeaderElection, LeaderSettings
+from ingest.overlord.reports import facts_of
+from ingest.overlord.term import OverlordPorts, Term
+from ingest.protocol import AttemptRecord, TaskSpec, WorkerHeartbeat, WorkerOrders
+from ingest.spec import SupervisorSpec, parse_supervisor_spec
+from ingest.supervisor.messages import ResetAsked
+from ingest.supervisor.report import parse_errors, row_stats, stats, status
+from ingest.supervisor.runner import SupervisorRunner
+from ingest.task.ports import OverlordActions
+
+
+class NotLeading(OverlordUnreachable):
+    """This overlord does not lead; ``leader`` is the address of the one that does, if known."""
+
+    effect_known_absent = True
+
+    def __init__(self, leader: str | None) -> None:
+        self.leader = leader
+        super().__init__(f"this overlord does not lead; {leader or 'nobody'} does")
+
+
+class UnknownSupervisor(IngestError):
+    """No supervisor of that name exists."""
+
+    effect_known_absent = True
+
+
+class WrongState(IngestError):
+    """The supervisor is already in the state that is asked for, or cannot reach it from where it is."""
+
+    effect_known_absent = True
+
+
+class Overlord:
+    """See the module. Every method but ``start`` and ``stop`` is safe from any thread."""
+
+    def __init__(self, ports: OverlordPorts, settings: LeaderSettings) -> None:
+        self._ports = ports
+        self._lock = threading.Lock()
+        self._term: Term | None = None
+        self._election = LeaderElection(ports.store, settings, ports.clock, self._gain, self._lose)
+        self.settings = settings
+
+    def start(self) -> None:
+        self._election.start()
+
+    def stop(self) -> None:
+        """Stops supervising and gives the lease back. Tasks run on."""
+        self._election.stop()
+
+    def _gain(self, generation: int) -> None:
+        term = Term(generation, self._ports, self._election.report_loss)
+        try:
+            term.start()
+        except StoreUnreachable:
+            term.stop()
+            self._election.report_loss()
+            return
+        with self._lock:
+            self._term = term
+
+    def _lose(self) -> None:
+        with self._lock:
+            term, self._term = self._term, None
+        if term is not None:
+            term.stop()
+
+    # ---------------------------------------------------------------- for tasks and workers
+
+    @property
+    def clock(self) -> Clock:
+        return self._ports.clock
+
+    def leading(self) -> Term:
+        """The present term.
+
+        Raises:
+            NotLeading: another overlord leads, or nobody yet.
+        """
+        term = self._term
+        if term is None:
+            leader = self.leader()
+            raise NotLeading(None if leader is None else leader.address)
+        return term
+
+    def leader(self) -> Leadership | None:
+        """Who leads by the store; None when nobody does or the store is away."""
+        try:
+            return self._ports.store.leadership()
+        except StoreUnreachable:
+            return None
+
+    @property
+    def actions(self) -> OverlordActions:
+        """The task actions of the present term; raises NotLeading."""
+        return self.leading().actions
+
+    def beat(self, beat: WorkerHeartbeat) -> WorkerOrders:
+        """``ingest.worker.ports.OverlordWorkers``."""
+        return self.leading().roster.beat(beat)
+
+    def workers(self) -> list[tuple[WorkerHeartbeat, int]]:
+        """Middle managers as last heard, with the age of their beat in milliseconds."""
+        now_ms = self._ports.clock.monotonic_ms()
+        return [(beat, now_ms - seen_ms) for beat, seen_ms in self.leading().roster.workers()]
+
+    def waiting_tasks(self) -> list[TaskSpec]:
+        """Attempts that no worker has room for."""
+        return self.leading().roster.waiting()
+
+    # ---------------------------------------------------------------- for operators
+
+    def submit(self, posted: Any) -> tuple[SupervisorRecord, tuple[str, ...]]:
+        """Stores a posted spec and supervises it; returns the record and warnings for people.
+
+        Raises:
+            SpecError, NotLeading, StoreUnreachable, StoreConflict.
+        """
+        term = self.leading()
+        spec, warnings = parse_supervisor_spec(posted)
+        desired = DesiredState.SUSPENDED if spec.suspended else DesiredState.RUNNING
+        record = self._ports.store.put_supervisor(
+            term.generation, spec.supervisor, spec.datasource, spec.posted, desired, self._ports.clock.now_ms()
+        )
+        term.supervise(record, spec)
+        return record, warnings
+
+    def suspend(self, supervisor: str) -> SupervisorRecord:
+        return self._desire(supervisor, DesiredState.SUSPENDED)
+
+    def resume(self, supervisor: str) -> SupervisorRecord:
+        return self._desire(supervisor, DesiredState.RUNNING)
+
+    def terminate(self, supervisor: str) -> SupervisorRecord:
+        """What was read is published; then the tasks end and the supervisor is gone for good."""
+        return self._desire(supervisor, DesiredState.TERMINATED)
+
+    def _desire(self, supervisor: str, desired: DesiredState) -> SupervisorRecord:
+        term = self.leading()
+        present = self._ports.store.supervisor(supervisor)
+        if present is None or present.desired is DesiredState.TERMINATED:
+            raise UnknownSupervisor(f"no supervisor is named {supervisor!r}")
+        if present.desired is desired:
+            raise WrongState(f"supervisor {supervisor!r} is already {desired.value}")
+        record = self._ports.store.set_desired(term.generation, supervisor, desired, self._ports.clock.now_ms())
+        spec, _ = parse_supervisor_spec(record.spec)
+        term.supervise(record, spec)
+        return record
+
+    def reset(self, supervisor: str) -> OffsetMap:
+        """Moves every partition to where a new supervisor would start; returns these offsets.
+
+        What was read is published first. The moves are carried out by the supervisor, soon.
+        """
+        view = self._runner(supervisor).view()
+        starts = view.stream.log_starts if view.spec.io.use_earliest_offset else view.stream.log_ends
+        if not starts:
+            raise WrongState(f"the stream of {supervisor!r} has not been reached yet, so no offset is known")
+        self.reset_offsets(supervisor, starts)
+        return starts
+
+    def reset_offsets(self, supervisor: str, moves: OffsetMap, *, discard: bool = False) -> None:
+        """Moves the named partitions to the given offsets (PR-24)."""
+        runner = self._runner(supervisor)
+        runner.post(ResetAsked(self._ports.clock.monotonic_ms(), moves, discard))
+
+    def shut_down_task(self, task_id: str) -> bool:
+        """Ends the task's process; its group gets another attempt. False when no live one is known."""
+        term = self.leading()
+        tokens = [a.token for a in self._ports.store.attempts(None, True, 10_000) if a.task_id == task_id]
+        for token in tokens:
+            term.roster.kill(token)
+        return bool(tokens)
+
+    def status(self, supervisor: str) -> dict[str, Any]:
+        """Druid's status document."""
+        return status(facts_of(self._ports.store, self._runner(supervisor)), self._now_ms())
+
+    def stats(self, supervisor: str) -> dict[str, Any]:
+        """Druid's row statistics by group and task."""
+        facts = facts_of(self._ports.store, self._runner(supervisor))
+        return stats(facts.groups, facts.beats)
+
+    def parse_errors(self, supervisor: str) -> list[dict[str, Any]]:
+        """Samples of records that could not be read, newest first."""
+        return parse_errors(self._runner(supervisor).view().beats)
+
+    def row_stats(self, attempt: AttemptRecord) -> dict[str, Any] | None:
+        """Row statistics of one live attempt, as last heard."""
+        runner = self.leading().runner(attempt.supervisor)
+        beat = None if runner is None else runner.view().beats.get(attempt.token)
+        return None if beat is None else row_stats(beat.counters)
+
+    def spec(self, supervisor: str) -> SupervisorSpec:
+        """The supervisor's parsed spec."""
+        return self._runner(supervisor).view().spec
+
+    def _runner(self, supervisor: str) -> SupervisorRunner:
+        runner = self.leading().runner(supervisor)
+        if runner is None:
+            raise UnknownSupervisor(f"no supervisor is named {supervisor!r}")
+        return runner
+
+    def _now_ms(self) -> int:
+        return self._ports.clock.now_ms()

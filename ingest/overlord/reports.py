@@ -1,0 +1,32 @@
+"""Gathers the facts of one supervisor's status from the store and from its runner."""
+
+from __future__ import annotations
+
+from ingest.metadata.records import DesiredState
+from ingest.metadata.store import MetadataStore
+from ingest.supervisor.report import SupervisorFacts
+from ingest.supervisor.runner import SupervisorRunner
+
+
+def facts_of(store: MetadataStore, runner: SupervisorRunner) -> SupervisorFacts:
+    """A moment of the supervisor: rows read now, heartbeats and stream as last heard."""
+    view = runner.view()
+    spec = view.spec
+    record = store.supervisor(spec.supervisor)
+    return SupervisorFacts(
+        supervisor=spec.supervisor,
+        datasource=spec.datasource,
+        topic=spec.io.topic,
+        replicas=spec.io.replicas,
+        task_duration_ms=spec.io.task_duration_ms,
+        completion_timeout_ms=spec.io.completion_timeout_ms,
+        desired=DesiredState.TERMINATED if record is None else record.desired,
+        health=view.health,
+        reason=view.reason,
+        offsets=store.offsets(spec.supervisor, spec.io.topic),
+        groups=store.groups(spec.supervisor),
+        beats=view.beats,
+        log_ends=view.stream.log_ends,
+        seen_ms=view.stream.seen_ms,
+        problems=view.problems,
+    )

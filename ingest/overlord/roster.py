@@ -1,0 +1,250 @@
+"""The task queue and the middle managers: which attempt runs where, what each worker is told.
+
+Attempts wait here until a worker has room; an assignment is stored before its start order is sent,
+and orders are repeated until the worker reports the attempt, so a lost beat loses nothing. A worker
+that falls silent loses nothing but new assignments: its tasks speak for themselves (PR-26).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from ingest.clock import Clock
+from ingest.errors import AttemptRefused, LeadershipLost, StoreUnreachable
+from ingest.metadata.store import AttemptStore, StoreConflict
+from ingest.protocol import EndedTask, TaskSpec, WorkerHeartbeat, WorkerOrders
+from ingest.supervisor.messages import AttemptAssigned, Event, TaskEnded
+
+log = structlog.get_logger()
+
+FRESH_MS = 4_000
+"""A worker that has not beaten for this long gets no new attempts."""
+WAIT_MAX_MS = 30_000
+
+
+@dataclass(slots=True)
+class Worker:
+    """A middle manager as its last beat showed it. ``assigned`` are start orders it has not confirmed,
+    ``reserved`` attempts whose assignment is being stored."""
+
+    beat: WorkerHeartbeat
+    seen_ms: int
+    assigned: dict[str, TaskSpec] = field(default_factory=dict)
+    reserved: set[str] = field(default_factory=set)
+
+    @property
+    def free(self) -> int:
+        running = {task.token for task in self.beat.running}
+        return self.beat.capacity - len(running | set(self.assigned) | self.reserved)
+
+
+@dataclass(slots=True)
+class Waiting:
+    """An attempt that no worker was found for yet."""
+
+    spec: TaskSpec
+    prefer: str | None
+    avoid: tuple[str, ...]
+    placing: bool = False
+
+
+class WorkerRoster:
+    """In memory for one leader generation; safe from any thread. ``post`` reaches a supervisor's mailbox."""
+
+    def __init__(self, store: AttemptStore, generation: int, clock: Clock, post: Callable[[str, Event], None]) -> None:
+        self._store = store
+        self._generation = generation
+        self._clock = clock
+        self._post = post
+        self._changed = threading.Condition()
+        self._workers: dict[str, Worker] = {}
+        self._waiting: dict[str, Waiting] = {}
+        self._placed: dict[str, str] = {}
+        self._kill: set[str] = set()
+        self._known_live: set[str] = set()
+        self._closed = False
+
+    # ---------------------------------------------------------------- the task queue
+
+    def enqueue(self, spec: TaskSpec, prefer_worker: str | None, avoid_workers: tuple[str, ...]) -> None:
+        with self._changed:
+            if spec.token in self._placed or spec.token in self._waiting:
+                return
+            self._known_live.add(spec.token)
+            self._waiting[spec.token] = Waiting(spec, prefer_worker, avoid_workers)
+        self.place()
+
+    def reassign(self, spec: TaskSpec, worker: str) -> None:
+        with self._changed:
+            if spec.token in self._placed:
+                return
+            self._known_live.add(spec.token)
+            self._placed[spec.token] = worker
+            if worker in self._workers:
+                self._workers[worker].assigned[spec.token] = spec
+            else:  # it has not beaten in this generation yet
+                self._waiting[spec.token] = Waiting(spec, worker, (), placing=True)
+            self._changed.notify_all()
+
+    def kill(self, token: str) -> None:
+        with self._changed:
+            self._kill.add(token)
+            self._waiting.pop(token, None)
+            for worker in self._workers.values():
+                worker.assigned.pop(token, None)
+            self._changed.notify_all()
+
+    def settled(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def workers(self) -> list[tuple[WorkerHeartbeat, int]]:
+        """Last beat and its monotonic time, by name."""
+        with self._changed:
+            return [(worker.beat, worker.seen_ms) for _, worker in sorted(self._workers.items())]
+
+    def waiting(self) -> list[TaskSpec]:
+        """Attempts that no worker has room for."""
+        with self._changed:
+            return [entry.spec for entry in self._waiting.values()]
+
+    def close(self) -> None:
+        """Lets every waiting beat go; this generation is over."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    # ---------------------------------------------------------------- beats
+
+    def beat(self, beat: WorkerHeartbeat) -> WorkerOrders:
+        """Takes a worker's report and answers with its orders, waiting for some up to ``beat.wait_ms``."""
+        with self._changed:
+            self._take_beat(beat)
+        reported: set[str] = set()
+        deadline_ms = self._clock.monotonic_ms() + min(beat.wait_ms, WAIT_MAX_MS)
+        while True:
+            acknowledged = self._settle_ended(beat.ended, reported)
+            zombies = self._zombies(beat)
+            self.place()
+            with self._changed:
+                orders = self._orders(beat, acknowledged, zombies)
+                left_ms = deadline_ms - self._clock.monotonic_ms()
+                if orders.start or orders.kill or orders.acknowledged or left_ms <= 0 or self._closed:
+                    return orders
+                self._changed.wait(left_ms / 1_000)
+
+    def _take_beat(self, beat: WorkerHeartbeat) -> None:
+        known = self._workers.get(beat.worker)
+        worker = known or Worker(beat, 0)
+        worker.beat, worker.seen_ms = beat, self._clock.monotonic_ms()
+        self._workers[beat.worker] = worker
+        if known is None:
+            log.info("worker joined", worker=beat.worker, capacity=beat.capacity, running=len(beat.running))
+        for token, entry in list(self._waiting.items()):
+            if entry.placing and entry.prefer == beat.worker:
+                del self._waiting[token]
+                worker.assigned[token] = entry.spec
+        for token in [task.token for task in beat.running] + [ended.token for ended in beat.ended]:
+            worker.assigned.pop(token, None)
+
+    def _settle_ended(self, ended: tuple[EndedTask, ...], reported: set[str]) -> tuple[str, ...]:
+        """Tells supervisors of ends; acknowledged is only what the store holds as ended."""
+        acknowledged: list[str] = []
+        for end in ended:
+            try:
+                attempt = self._store.attempt(end.token)
+            except StoreUnreachable:
+                continue
+            if attempt is None or not attempt.state.is_live:
+                acknowledged.append(end.token)
+                with self._changed:
+                    self._kill.discard(end.token)
+                    self._known_live.discard(end.token)
+                    self._placed.pop(end.token, None)
+            elif end.token not in reported:
+                reported.add(end.token)
+                event = TaskEnded(self._clock.monotonic_ms(), end.token, end.succeeded, end.error)
+                self._post(attempt.supervisor, event)
+        return tuple(acknowledged)
+
+    def _zombies(self, beat: WorkerHeartbeat) -> set[str]:
+        """Running attempts that the store holds as ended: nobody may have told their process."""
+        zombies: set[str] = set()
+        for task in beat.running:
+            if task.token in self._known_live:
+                continue
+            try:
+                attempt = self._store.attempt(task.token)
+            except StoreUnreachable:
+                continue
+            if attempt is not None and attempt.state.is_live:
+                self._known_live.add(task.token)
+            elif attempt is not None:
+                zombies.add(task.token)
+        return zombies
+
+    def _orders(self, beat: WorkerHeartbeat, acknowledged: tuple[str, ...], zombies: set[str]) -> WorkerOrders:
+        running = {task.token for task in beat.running}
+        gone = {ended.token for ended in beat.ended}
+        assigned = self._workers[beat.worker].assigned
+        start = tuple(spec for token, spec in assigned.items() if token not in running | gone)
+        kill = tuple(sorted((self._kill | zombies) & running))
+        return WorkerOrders(self._generation, start, kill, acknowledged)
+
+    # ---------------------------------------------------------------- placement
+
+    def place(self) -> None:
+        """Gives waiting attempts to workers with room, oldest first; what fits nowhere waits on."""
+        for token in list(self._waiting):
+            with self._changed:
+                entry = self._waiting.get(token)
+                if entry is None or entry.placing:
+                    continue
+                worker = self._choose(entry)
+                if worker is None:
+                    continue
+                entry.placing = True
+                self._workers[worker].reserved.add(token)
+            try:
+                self._store_placement(token, entry, worker)
+            finally:
+                with self._changed:
+                    self._workers[worker].reserved.discard(token)
+
+    def _choose(self, entry: Waiting) -> str | None:
+        now_ms = self._clock.monotonic_ms()
+        usable = {
+            name: worker
+            for name, worker in self._workers.items()
+            if worker.beat.enabled and now_ms - worker.seen_ms <= FRESH_MS
+        }
+        # Replicas share a worker only when there is no other at all; a full one is waited for.
+        apart = {name: worker for name, worker in usable.items() if name not in entry.avoid} or usable
+        free = {name: worker.free for name, worker in apart.items() if worker.free > 0}
+        if entry.prefer in free:
+            return entry.prefer
+        return min(free, key=lambda name: (-free[name], name), default=None)
+
+    def _store_placement(self, token: str, entry: Waiting, worker: str) -> None:
+        """Stored before told."""
+        try:
+            self._store.assign_attempt(self._generation, token, worker)
+        except StoreUnreachable:
+            entry.placing = False
+            return
+        except (AttemptRefused, StoreConflict, LeadershipLost) as error:
+            log.warning("attempt not assigned", task=entry.spec.task_id, error=str(error))
+            with self._changed:
+                self._waiting.pop(token, None)
+            return
+        with self._changed:
+            if self._waiting.pop(token, None) is not None:
+                self._placed[token] = worker
+                self._workers[worker].assigned[token] = entry.spec
+            self._changed.notify_all()
+        self._post(entry.spec.supervisor, AttemptAssigned(self._clock.monotonic_ms(), token, worker))
+        log.info("attempt assigned", task=entry.spec.task_id, attempt=entry.spec.attempt, worker=worker)

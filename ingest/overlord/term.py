@@ -1,0 +1,140 @@
+"""Everything one leadership generation runs: supervisors, task queue, task actions and duties.
+
+A term is built from the store when the lease is taken and thrown away when it is lost; nothing of it
+survives into another generation.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import structlog
+
+from ingest.clock import Clock
+from ingest.errors import SpecError
+from ingest.metadata.records import DesiredState, SupervisorRecord
+from ingest.metadata.store import MetadataStore
+from ingest.overlord.actions import LeaderActions
+from ingest.overlord.duties import Duties, Sweeper
+from ingest.overlord.reports import facts_of
+from ingest.overlord.roster import WorkerRoster
+from ingest.overlord.served import ServedVersions
+from ingest.spec import SupervisorSpec, parse_supervisor_spec
+from ingest.supervisor.messages import Event
+from ingest.supervisor.ports import SupplierFactory, TaskClient, TokenSource
+from ingest.supervisor.report import lag
+from ingest.supervisor.runner import RunnerPorts, SupervisorRunner
+from segments.storage.base import DeepStorage
+
+log = structlog.get_logger()
+
+TASK_CALLS_AT_ONCE = 16
+RECENT_ATTEMPTS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class OverlordPorts:
+    """What an overlord is built on; wiring fills it."""
+
+    store: MetadataStore
+    storage: DeepStorage
+    tasks: TaskClient
+    suppliers: SupplierFactory
+    tokens: TokenSource
+    clock: Clock
+
+
+class Term:
+    """One generation. ``on_lost`` is told from any thread when the store refuses it."""
+
+    def __init__(self, generation: int, ports: OverlordPorts, on_lost: Callable[[], None]) -> None:
+        self.generation = generation
+        self._ports = ports
+        self._lock = threading.Lock()
+        self._runners: dict[str, SupervisorRunner] = {}
+        self._pool = ThreadPoolExecutor(TASK_CALLS_AT_ONCE, thread_name_prefix="task-call")
+        self.served = ServedVersions(ports.store, ports.clock)
+        self.roster = WorkerRoster(ports.store, generation, ports.clock, self.post)
+        self.actions = LeaderActions(ports.store, generation, ports.clock, self.served, self.post)
+        self._runner_ports = RunnerPorts(
+            ports.store,
+            ports.tasks,
+            self.roster,
+            ports.suppliers,
+            ports.tokens,
+            ports.clock,
+            self._pool,
+            on_lost,
+            self._on_rested,
+        )
+        sweeper = Sweeper(ports.store, ports.storage, generation, ports.clock)
+        self._duties = Duties(ports.store, self.served, sweeper, self.lags, ports.clock)
+
+    def start(self) -> None:
+        """Starts one runner per supervisor, also for terminated ones with rows still to publish."""
+        for record in self._records():
+            try:
+                spec, _ = parse_supervisor_spec(record.spec)
+            except SpecError as error:
+                log.error("stored spec not understood", supervisor=record.supervisor, error=str(error))
+                continue
+            self.supervise(record, spec)
+        self._duties.start()
+
+    def stop(self) -> None:
+        """Stops duties, supervisors and waiting beats, in this order. Tasks run on."""
+        self._duties.stop()
+        with self._lock:
+            runners = list(self._runners.values())
+        for runner in runners:
+            runner.stop()
+        self.roster.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _records(self) -> list[SupervisorRecord]:
+        store = self._ports.store
+        records = {record.supervisor: record for record in store.supervisors()}
+        for name in {attempt.supervisor for attempt in store.attempts(None, None, RECENT_ATTEMPTS)} - set(records):
+            record = store.supervisor(name)
+            if record is not None and store.groups(name):
+                records[name] = record
+        return list(records.values())
+
+    def supervise(self, record: SupervisorRecord, spec: SupervisorSpec) -> None:
+        """Starts the supervisor's runner, or tells the running one of the change."""
+        with self._lock:
+            runner = self._runners.get(record.supervisor)
+            if runner is None:
+                runner = SupervisorRunner(record, spec, self.generation, self._runner_ports)
+                self._runners[record.supervisor] = runner
+                runner.start()
+                return
+        runner.change(record, spec)
+
+    def runner(self, supervisor: str) -> SupervisorRunner | None:
+        with self._lock:
+            return self._runners.get(supervisor)
+
+    def post(self, supervisor: str, event: Event) -> None:
+        """Into the supervisor's mailbox; an event for nobody is dropped: the store holds the truth."""
+        runner = self.runner(supervisor)
+        if runner is not None:
+            runner.post(event)
+
+    def lags(self) -> dict[str, int]:
+        """Records not yet read, per supervisor whose stream was seen."""
+        with self._lock:
+            runners = dict(self._runners)
+        store = self._ports.store
+        return {name: sum(lag(facts_of(store, runner)).values()) for name, runner in runners.items()}
+
+    def _on_rested(self, supervisor: str, desired: DesiredState) -> None:
+        if desired is not DesiredState.TERMINATED:
+            return
+        with self._lock:
+            runner = self._runners.pop(supervisor, None)
+        if runner is not None:
+            runner.stop()

@@ -1,0 +1,112 @@
+"""Looks at a supervisor's topic again and again, in a thread of its own, and says what is there.
+
+A partition without a stored offset starts at a number resolved once: the first set at the earliest
+or the latest offset as the spec says, one that appears later always at its first (design 7).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from ingest.clock import Clock
+from ingest.errors import IngestError, StoreUnreachable
+from ingest.metadata.records import StreamOffsets
+from ingest.offsets import OffsetMap
+from ingest.stream.supplier import RecordSupplier
+from ingest.supervisor.messages import StreamFailed, StreamSeen
+
+log = structlog.get_logger()
+
+SEEN_EVERY_S = 3.0
+RETRY_S = (0.3, 1.0, 2.0, 5.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamView:
+    """The stream as last seen, for reports. ``seen_ms`` is wall-clock time; ``error`` the failure since."""
+
+    log_starts: OffsetMap = OffsetMap()
+    log_ends: OffsetMap = OffsetMap()
+    seen_ms: int | None = None
+    error: str | None = None
+
+
+class StreamDiscovery:
+    """Owns one supplier that reads no records. ``post`` gets StreamSeen and StreamFailed."""
+
+    def __init__(
+        self,
+        supervisor: str,
+        supplier: Callable[[], RecordSupplier],
+        use_earliest: bool,
+        stored: Callable[[], StreamOffsets | None],
+        post: Callable[[StreamSeen | StreamFailed], None],
+        clock: Clock,
+    ) -> None:
+        self._build = supplier
+        self._use_earliest = use_earliest
+        self._stored = stored
+        self._post = post
+        self._clock = clock
+        self._wake = threading.Event()
+        self._stopping = False
+        self._view = StreamView()
+        self._thread = threading.Thread(target=self._run, name=f"discovery-{supervisor}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Asks the thread to end; does not wait for a call to a silent broker."""
+        self._stopping = True
+        self._wake.set()
+
+    def look_now(self) -> None:
+        """Looks again without waiting for the period."""
+        self._wake.set()
+
+    @property
+    def view(self) -> StreamView:
+        return self._view
+
+    def _run(self) -> None:
+        supplier: RecordSupplier | None = None
+        failures = 0
+        while not self._stopping:
+            try:
+                if supplier is None:
+                    supplier = self._build()
+                self._see(supplier)
+                failures, wait_s = 0, SEEN_EVERY_S
+            except IngestError as error:
+                wait_s = RETRY_S[min(failures, len(RETRY_S) - 1)]
+                failures += 1
+                self._fail(error)
+            self._wake.wait(wait_s)
+            self._wake.clear()
+        if supplier is not None:
+            supplier.close()
+
+    def _see(self, supplier: RecordSupplier) -> None:
+        topic_id = supplier.topic_id()
+        partitions = supplier.partitions()
+        log_starts = OffsetMap(supplier.earliest(partitions))
+        log_ends = OffsetMap(supplier.latest(partitions))
+        stored = self._stored()
+        if stored is None:
+            starts = log_starts if self._use_earliest else log_ends
+        else:
+            starts = log_starts.restrict(p for p in partitions if p not in stored.committed)
+        self._view = StreamView(log_starts, log_ends, self._clock.now_ms(), None)
+        self._post(StreamSeen(self._clock.monotonic_ms(), topic_id, starts, log_starts, log_ends))
+
+    def _fail(self, error: IngestError) -> None:
+        self._view = StreamView(self._view.log_starts, self._view.log_ends, self._view.seen_ms, str(error))
+        if isinstance(error, StoreUnreachable):
+            log.warning("stream not looked at", error=str(error))
+        else:  # also a secret that is not to be had: nothing of the stream can be seen
+            self._post(StreamFailed(self._clock.monotonic_ms(), str(error)))

@@ -1,0 +1,49 @@
+"""What a supervisor's runner asks of others: tasks, the task queue, the stream and fresh tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ingest.protocol import PauseReport, TaskCommand, TaskSpec
+from ingest.stream.supplier import RecordSupplier
+
+SupplierFactory = Callable[[dict[str, Any]], RecordSupplier]
+"""Builds a supplier for a supervisor spec (as posted); the caller's thread owns it."""
+
+TokenSource = Callable[[], str]
+"""Draws a token that nobody can guess and nobody drew before."""
+
+
+class TaskClient(Protocol):
+    """Commands to task processes; safe from any thread."""
+
+    def send(self, address: str, token: str, command: TaskCommand) -> PauseReport | None:
+        """Delivers one command; the report answers a pause.
+
+        Raises:
+            TaskUnreachable: no answer in time; whether the task acted is unknown.
+            CommandRefused: the task answered that it does not obey, and why.
+            AttemptRefused: another process answered at that address.
+        """
+        ...
+
+
+class TaskQueue(Protocol):
+    """Where attempts wait for a worker; safe from any thread, never blocks for long."""
+
+    def enqueue(self, spec: TaskSpec, prefer_worker: str | None, avoid_workers: tuple[str, ...]) -> None:
+        """Queues an attempt that is stored as PENDING. Repeating it changes nothing."""
+        ...
+
+    def reassign(self, spec: TaskSpec, worker: str) -> None:
+        """Repeats the start order of an attempt stored as ASSIGNED; a worker that has it ignores that."""
+        ...
+
+    def kill(self, token: str) -> None:
+        """Orders whoever runs the attempt to end its process."""
+        ...
+
+    def settled(self) -> None:
+        """Says that attempts ended in the store: workers waiting for an acknowledgement may have it."""
+        ...

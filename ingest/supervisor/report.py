@@ -1,0 +1,153 @@
+"""What a supervisor looks like to people: Druid's status, stats and parse-error documents (pure).
+
+Built from rows of the store, the last heartbeats and the stream as last seen; nothing is asked of a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ingest.metadata.records import DesiredState, GroupState, StreamOffsets
+from ingest.offsets import OffsetMap, furthest
+from ingest.protocol import AttemptRecord, AttemptState, SequenceState, TaskHeartbeat
+from ingest.supervisor.health import Problem, Status
+from segments.civil import format_iso_ms
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorFacts:
+    """Everything a status is made of. ``log_ends`` and ``seen_ms`` are the stream as last seen;
+    ``reason`` says what only an operator can end."""
+
+    supervisor: str
+    datasource: str
+    topic: str
+    replicas: int
+    task_duration_ms: int
+    completion_timeout_ms: int
+    desired: DesiredState
+    health: Status
+    reason: str | None
+    offsets: StreamOffsets | None
+    groups: Sequence[GroupState]
+    beats: Mapping[str, TaskHeartbeat]
+    log_ends: OffsetMap
+    seen_ms: int | None
+    problems: Sequence[Problem]
+
+
+def status(facts: SupervisorFacts, now_ms: int) -> dict[str, Any]:
+    """The document of ``GET /druid/indexer/v1/supervisor/{id}/status``."""
+    active, publishing = _task_entries(facts, now_ms)
+    behind = lag(facts)
+    payload: dict[str, Any] = {
+        "dataSource": facts.datasource,
+        "stream": facts.topic,
+        "partitions": len(facts.log_ends) or (0 if facts.offsets is None else len(facts.offsets.committed)),
+        "replicas": facts.replicas,
+        "durationSeconds": facts.task_duration_ms // 1_000,
+        "activeTasks": active,
+        "publishingTasks": publishing,
+        "latestOffsets": facts.log_ends.to_json(),
+        "minimumLag": behind.to_json(),
+        "aggregateLag": sum(behind.values()),
+        "offsetsLastUpdated": None if facts.seen_ms is None else format_iso_ms(facts.seen_ms),
+        "suspended": facts.desired is DesiredState.SUSPENDED,
+        "healthy": facts.health.healthy,
+        "state": facts.health.state,
+        "detailedState": facts.health.detailed,
+        "recentErrors": [_error_event(problem) for problem in sorted(facts.problems, key=lambda p: p.at_ms)],
+    }
+    if facts.reason is not None:
+        payload["stateReason"] = facts.reason
+    return {"id": facts.supervisor, "generationTime": format_iso_ms(now_ms), "payload": payload}
+
+
+def _error_event(problem: Problem) -> dict[str, Any]:
+    return {
+        "timestamp": format_iso_ms(problem.at_ms),
+        "exceptionClass": problem.kind,
+        "message": problem.message,
+        "streamException": problem.stream,
+    }
+
+
+def reached(facts: SupervisorFacts) -> OffsetMap:
+    """Per partition the furthest offset that any attempt has read, else the committed one."""
+    committed = OffsetMap() if facts.offsets is None else facts.offsets.committed
+    ends = [s.end for group in facts.groups for s in group.sequences if s.end is not None]
+    stored = [attempt.positions for group in facts.groups for attempt in group.attempts]
+    beaten = [beat.positions for beat in facts.beats.values()]
+    return furthest(committed, *ends, *stored, *beaten)
+
+
+def lag(facts: SupervisorFacts) -> OffsetMap:
+    """Per partition the records not yet read, as of the stream's last sight."""
+    positions = reached(facts)
+    return OffsetMap((p, max(0, end - positions.get(p, 0))) for p, end in facts.log_ends.items())
+
+
+def _task_entries(facts: SupervisorFacts, now_ms: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    active: list[dict[str, Any]] = []
+    publishing: list[dict[str, Any]] = []
+    for group in facts.groups:
+        for attempt in group.attempts:
+            if attempt.state.is_live:
+                entry = _task_entry(facts, group, attempt, now_ms)
+                (active if entry["type"] == "ACTIVE" else publishing).append(entry)
+    return active, publishing
+
+
+def _task_entry(facts: SupervisorFacts, group: GroupState, attempt: AttemptRecord, now_ms: int) -> dict[str, Any]:
+    opened = [s for s in group.sequences if s.state is SequenceState.OPEN]
+    reading = bool(opened) and attempt.state is not AttemptState.STOPPING
+    known = opened or list(group.sequences)
+    sequence = known[-1] if known else None
+    beat = facts.beats.get(attempt.token)
+    positions = attempt.positions if beat is None else furthest(attempt.positions, beat.positions)
+    age_ms = now_ms - (attempt.created_ms if sequence is None else sequence.opened_at_ms)
+    limit_ms = facts.task_duration_ms if reading else facts.completion_timeout_ms
+    behind = {str(p): max(0, facts.log_ends[p] - offset) for p, offset in positions.items() if p in facts.log_ends}
+    return {
+        "id": attempt.task_id,
+        "startingOffsets": {} if sequence is None else sequence.start.to_json(),
+        "startTime": format_iso_ms(attempt.created_ms),
+        "remainingSeconds": max(0, limit_ms - age_ms) // 1_000,
+        "type": "ACTIVE" if reading else "PUBLISHING",
+        "currentOffsets": positions.to_json(),
+        "lag": behind if reading else None,
+    }
+
+
+def stats(groups: Sequence[GroupState], beats: Mapping[str, TaskHeartbeat]) -> dict[str, Any]:
+    """The document of ``…/stats``: group, task, row statistics since the attempt started."""
+    document: dict[str, Any] = {}
+    for group in groups:
+        tasks = {
+            attempt.task_id: row_stats(beats[attempt.token].counters)
+            for attempt in group.attempts
+            if attempt.token in beats
+        }
+        if tasks:
+            document[str(group.group)] = tasks
+    return document
+
+
+def row_stats(counters: Mapping[str, int]) -> dict[str, Any]:
+    """Druid's row statistics of one task from its counters."""
+    names = ("processed", "processedBytes", "processedWithError", "thrownAway", "unparseable")
+    totals: dict[str, Any] = {name: counters.get(name, 0) for name in names}
+    reasons = {
+        name.partition(".")[2]: count for name, count in counters.items() if name.startswith("thrownAwayByReason.")
+    }
+    if reasons:
+        totals["thrownAwayByReason"] = reasons
+    return {"movingAverages": {}, "totals": {"buildSegments": totals}}
+
+
+def parse_errors(beats: Mapping[str, TaskHeartbeat]) -> list[dict[str, Any]]:
+    """The document of ``…/parseErrors``: samples of all tasks, newest first."""
+    samples = [error for beat in beats.values() for error in beat.parse_errors]
+    return sorted(samples, key=lambda error: -int(error.get("timeOfExceptionMillis", 0)))

@@ -1,0 +1,297 @@
+"""The supervisor's shell: one thread, one mailbox, one machine; everything slow is an event that comes back.
+
+Store commands run in this thread, in order, repeated while the database is away; calls to tasks run
+in a shared pool and the stream is looked at by a thread of its own, so that a silent task or broker
+delays nobody. The runner ends when a newer leader exists: its owner rebuilds from the store.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import structlog
+
+from ingest.clock import Clock
+from ingest.errors import AttemptRefused, IngestError, LeadershipLost, StoreUnreachable
+from ingest.metadata.records import DesiredState, SupervisorRecord
+from ingest.metadata.store import MetadataStore, StoreConflict
+from ingest.protocol import AttemptRecord, SealCommand, TaskCommand, TaskHeartbeat
+from ingest.spec import SupervisorSpec
+from ingest.supervisor.config import SupervisorConfig
+from ingest.supervisor.discovery import StreamDiscovery, StreamView
+from ingest.supervisor.health import Problem, Status
+from ingest.supervisor.machine import SupervisorMachine
+from ingest.supervisor.messages import (
+    AttemptCreated,
+    AttemptMoved,
+    Command,
+    CreateAttempt,
+    DesiredChanged,
+    Event,
+    KillAttempt,
+    Rested,
+    SendTask,
+    StateLoaded,
+    StoreRefused,
+    TaskAnswered,
+    TaskBeat,
+    TaskRegistered,
+    TaskSilent,
+    Tick,
+)
+from ingest.supervisor.ports import SupplierFactory, TaskClient, TaskQueue, TokenSource
+from ingest.supervisor.store_commands import StoreCommands
+
+log = structlog.get_logger()
+
+TICK_MS = 200
+STORE_RETRY_S = (0.1, 0.3, 1.0, 2.0)
+PROBLEMS_KEPT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerPorts:
+    """What every runner of one leadership shares. ``on_lost`` is told, from any thread, that a newer
+    leader exists; ``on_rested`` that a supervisor has nothing left to publish."""
+
+    store: MetadataStore
+    tasks: TaskClient
+    queue: TaskQueue
+    suppliers: SupplierFactory
+    tokens: TokenSource
+    clock: Clock
+    pool: Executor
+    on_lost: Callable[[], None]
+    on_rested: Callable[[str, DesiredState], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerView:
+    """A moment of a runner for reports; plain values, safe to keep."""
+
+    config: SupervisorConfig
+    spec: SupervisorSpec
+    stream: StreamView
+    beats: dict[str, TaskHeartbeat]
+    health: Status
+    reason: str | None
+    problems: tuple[Problem, ...]
+
+
+class _Ended(Exception):
+    """Leaves the runner's loop from any depth."""
+
+
+def config_of(spec: SupervisorSpec, version: int) -> SupervisorConfig:
+    """What the machine needs of a spec."""
+    return SupervisorConfig(
+        supervisor=spec.supervisor,
+        datasource=spec.datasource,
+        topic=spec.io.topic,
+        spec_version=version,
+        task_count=spec.io.task_count,
+        replicas=spec.io.replicas,
+        patience_ms=min(spec.io.completion_timeout_ms, 120_000),
+    )
+
+
+class SupervisorRunner:
+    """Owns one machine; its thread is the only one that touches it."""
+
+    def __init__(self, record: SupervisorRecord, spec: SupervisorSpec, generation: int, ports: RunnerPorts) -> None:
+        self._ports = ports
+        self._spec = spec
+        self._config = config_of(spec, record.version)
+        self._generation = generation
+        self._machine = SupervisorMachine(self._config, generation)
+        self._commands = StoreCommands(ports.store, ports.queue, generation, ports.clock)
+        self._mailbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._addresses: dict[str, str] = {}
+        self._beats: dict[str, TaskHeartbeat] = {}
+        self._store_problems: deque[Problem] = deque(maxlen=PROBLEMS_KEPT)
+        self._health = Status("PENDING", "PENDING", True)
+        self._discovery = self._discover(spec)
+        self._thread = threading.Thread(target=self._run, name=f"supervisor-{spec.supervisor}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        self._discovery.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Ends the thread; tasks go on by themselves until a leader speaks to them again."""
+        self._stopping.set()
+        self._discovery.stop()
+        self._mailbox.put(Tick(self._ports.clock.monotonic_ms(), self._ports.clock.now_ms()))
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
+
+    def post(self, event: Event) -> None:
+        """Hands an event over; safe from any thread; never blocks."""
+        self._mailbox.put(event)
+
+    def change(self, record: SupervisorRecord, spec: SupervisorSpec) -> None:
+        """An operator's wish that is already stored: another spec, suspend, resume or terminate."""
+        config = config_of(spec, record.version)
+        self.post(DesiredChanged(self._ports.clock.monotonic_ms(), record.desired, config))
+        if spec.posted != self._spec.posted:
+            self._spec = spec
+            self._discovery.stop()
+            self._discovery = self._discover(spec)
+            self._discovery.start()
+
+    def look_now(self) -> None:
+        """Looks at the stream without waiting for its period."""
+        self._discovery.look_now()
+
+    def view(self) -> RunnerView:
+        health = self._machine.health
+        return RunnerView(
+            self._config,
+            self._spec,
+            self._discovery.view,
+            dict(self._beats),
+            self._health,
+            health.named,
+            (*health.problems, *self._store_problems),
+        )
+
+    # ---------------------------------------------------------------- the loop
+
+    def _discover(self, spec: SupervisorSpec) -> StreamDiscovery:
+        return StreamDiscovery(
+            spec.supervisor,
+            lambda: self._ports.suppliers(spec.posted),
+            spec.io.use_earliest_offset,
+            lambda: self._ports.store.offsets(spec.supervisor, spec.io.topic),
+            self.post,
+            self._ports.clock,
+        )
+
+    def _run(self) -> None:
+        try:
+            loaded = self._durably(lambda: self._commands.state(self._config))
+            self._handle(loaded)
+            next_tick_ms = 0
+            while not self._stopping.is_set():
+                # Everything that has arrived is handled before a deadline is judged (PR-25).
+                self._drain(max(0, next_tick_ms - self._ports.clock.monotonic_ms()))
+                now_ms = self._ports.clock.monotonic_ms()
+                if now_ms >= next_tick_ms:
+                    next_tick_ms = now_ms + TICK_MS
+                    self._handle(Tick(now_ms, self._ports.clock.now_ms()))
+                    self._judge_health()
+        except _Ended:
+            pass
+        except Exception:
+            log.exception("supervisor ended", supervisor=self._config.supervisor, generation=self._generation)
+            self._ports.on_lost()
+
+    def _judge_health(self) -> None:
+        machine = self._machine
+        started = any(group.replicas for group in machine.groups.values())
+        stopping = bool(machine.groups) and machine.desired is not DesiredState.RUNNING
+        self._health = machine.health.status(machine.desired, stopping, started)
+
+    def _drain(self, wait_ms: int) -> None:
+        with suppress(queue.Empty):
+            self._handle(self._mailbox.get(timeout=wait_ms / 1_000))
+            for _ in range(self._mailbox.qsize()):
+                self._handle(self._mailbox.get_nowait())
+
+    def _handle(self, event: Event) -> None:
+        pending: deque[Event] = deque([event])
+        while pending and not self._stopping.is_set():
+            event = pending.popleft()
+            self._note(event)
+            for command in self._machine.handle(event):
+                completion = self._execute(command)
+                if completion is not None:
+                    pending.append(completion)
+
+    def _note(self, event: Event) -> None:
+        """Keeps what reports and deliveries need of the events that pass."""
+        match event:
+            case StateLoaded(state=state):
+                for attempt in (attempt for group in state.groups for attempt in group.attempts):
+                    self._note_address(attempt)
+                self._commands.resume_starts(self._config, state)
+            case TaskRegistered(attempt=attempt) | AttemptMoved(attempt=attempt) | AttemptCreated(attempt=attempt):
+                self._note_address(attempt)
+            case TaskBeat(beat=beat):
+                self._beats[beat.token] = beat
+            case DesiredChanged(config=config):
+                self._config = config
+            case _:
+                pass
+
+    def _note_address(self, attempt: AttemptRecord) -> None:
+        if attempt.state.is_live:
+            if attempt.address is not None:
+                self._addresses[attempt.token] = attempt.address
+        else:
+            self._addresses.pop(attempt.token, None)
+            self._beats.pop(attempt.token, None)
+
+    # ---------------------------------------------------------------- commands
+
+    def _execute(self, command: Command) -> Event | None:
+        match command:
+            case SendTask(token, message):
+                self._send(token, message)
+            case KillAttempt(token):
+                self._ports.queue.kill(token)
+            case CreateAttempt():
+                token = self._ports.tokens()
+                return self._durably(lambda: self._commands.create_attempt(self._config, command, token))
+            case Rested(desired):
+                log.info("supervisor rested", supervisor=self._config.supervisor, desired=desired.value)
+                self._ports.on_rested(self._config.supervisor, desired)
+            case _:
+                return self._durably(lambda: self._commands.execute(self._config, command))
+        return None
+
+    def _durably(self, action: Callable[[], Event]) -> Event:
+        """Repeats a store action until it is done, refused, or this leader's time is over."""
+        tries = 0
+        while not self._stopping.is_set():
+            try:
+                return action()
+            except StoreUnreachable as error:
+                now_ms = self._ports.clock.now_ms()
+                self._store_problems.append(Problem(now_ms, "StoreUnreachable", str(error), stream=False))
+                self._stopping.wait(STORE_RETRY_S[min(tries, len(STORE_RETRY_S) - 1)])
+                tries += 1
+            except LeadershipLost:
+                self._ports.on_lost()
+                raise _Ended from None
+            except (StoreConflict, AttemptRefused) as error:
+                log.warning("store refused", supervisor=self._config.supervisor, error=str(error))
+                return StoreRefused(self._ports.clock.monotonic_ms(), str(error))
+        raise _Ended
+
+    def _send(self, token: str, command: TaskCommand) -> None:
+        address = self._addresses.get(token)
+        if address is None:
+            self.post(TaskSilent(self._ports.clock.monotonic_ms(), token, command))
+            return
+        message = command
+        if isinstance(command, SealCommand):
+            message = replace(command, specs=self._commands.specs(self._config, command.sequences))
+        with suppress(RuntimeError):  # the pool is shut down: this leadership is over
+            self._ports.pool.submit(self._deliver, address, token, command, message)
+
+    def _deliver(self, address: str, token: str, command: TaskCommand, message: TaskCommand) -> None:
+        try:
+            report = self._ports.tasks.send(address, token, message)
+        except IngestError as error:
+            log.info("task did not take a command", command=type(command).__name__, address=address, error=str(error))
+            self.post(TaskSilent(self._ports.clock.monotonic_ms(), token, command))
+        else:
+            self.post(TaskAnswered(self._ports.clock.monotonic_ms(), token, command, report))

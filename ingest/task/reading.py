@@ -1,0 +1,103 @@
+"""Reads the stream for the windows the machine wants filled: one poll at a time, cut along ends and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+
+from ingest.clock import Clock
+from ingest.errors import StreamError
+from ingest.offsets import OffsetMap
+from ingest.stream.supplier import Poll, RecordSupplier
+from ingest.task.messages import ReadWindow
+from ingest.task.polls import split_at_ends
+from ingest.task.rows import Appended, TaskRows
+
+log = structlog.get_logger()
+
+POLL_WAIT_MS = 4
+"""How long a caught-up task waits for records before it looks into its mailbox."""
+BATCH_MESSAGES = 16_384
+RETRY_MS = 500
+
+
+class StreamReader:
+    """Owns the supplier and what was polled but not yet appended. For the ingest thread.
+
+    ``error`` says why nothing can be read at present, for people; it may be read from any thread.
+    """
+
+    def __init__(self, supplier: RecordSupplier, rows: TaskRows, clock: Clock) -> None:
+        self._supplier = supplier
+        self._rows = rows
+        self._clock = clock
+        self._pending: list[Poll] = []
+        self._seek_due = False
+        self._paused: frozenset[int] = frozenset()
+        self._again_ms = 0
+        self.error: str | None = None
+
+    @property
+    def has_pending(self) -> bool:
+        return bool(self._pending)
+
+    def may_read(self) -> bool:
+        """False for a moment after a failure of the stream."""
+        return self._clock.monotonic_ms() >= self._again_ms
+
+    def seek(self, positions: OffsetMap) -> None:
+        """Forgets what was polled and reads on there, every partition of the group."""
+        self._pending, self._seek_due = [], False
+        self._supplier.assign(positions)
+        self._paused = frozenset()
+
+    def fill(self, windows: Sequence[ReadWindow], positions: OffsetMap) -> None:
+        """Polls unless something is pending; leaves partitions alone that no window wants.
+
+        Raises:
+            StreamError: noted in ``error``; ``may_read`` is False for a moment.
+        """
+        try:
+            if self._seek_due:
+                self.seek(positions)
+            self._follow(windows, positions)
+            if not self._pending:
+                self._pending = self._supplier.poll(BATCH_MESSAGES, POLL_WAIT_MS)
+            self.error = None
+        except StreamError as error:
+            if self.error is None:
+                log.warning("stream not readable", error=str(error))
+            self.error = str(error)
+            self._again_ms = self._clock.monotonic_ms() + RETRY_MS
+            raise
+
+    def append_some(self, windows: Sequence[ReadWindow]) -> tuple[int, Appended] | None:
+        """Appends what fits the first window that wants some of it; the rest stays pending.
+
+        None when nothing wants it now: it is read again once something does.
+        """
+        for window in windows:
+            inside, after = split_at_ends(self._pending, window.end)
+            if inside:
+                appended = self._rows.append(window.number, inside)
+                self._pending = [*appended.rest, *after]
+                return window.number, appended
+        self._pending, self._seek_due = [], True
+        return None
+
+    def log_starts(self, partitions: Sequence[int]) -> dict[int, int]:
+        """The first offsets the stream still has; empty when they cannot be learnt now."""
+        try:
+            return self._supplier.earliest(partitions)
+        except StreamError as error:
+            log.warning("log start not learnt", error=str(error))
+            return {}
+
+    def _follow(self, windows: Sequence[ReadWindow], positions: OffsetMap) -> None:
+        end = windows[-1].end
+        full = frozenset() if end is None else frozenset(p for p, o in positions.items() if o >= end.get(p, o))
+        if full != self._paused:
+            self._supplier.pause(full - self._paused)
+            self._supplier.resume(self._paused - full)
+            self._paused = full

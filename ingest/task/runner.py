@@ -1,0 +1,351 @@
+"""The task's shell: the ingest thread that polls, appends and does what the machine says.
+
+The mailbox is drained between batches, so a command waits for one batch at most and, caught up, for
+one short poll. Questions to the overlord, merges, uploads and hand-off run in other threads and come
+back as events.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from ingest.clock import Clock
+from ingest.errors import AttemptRefused, IngestError, OverlordUnreachable, StreamError
+from ingest.protocol import (
+    PauseReport,
+    SealCommand,
+    SequenceRecord,
+    TaskCommand,
+    TaskHeartbeat,
+    TaskHello,
+    TaskSpec,
+    TaskWelcome,
+)
+from ingest.spec import parse_supervisor_spec
+from ingest.stream.supplier import OffsetOutOfRange, RecordSupplier
+from ingest.task.heartbeat import Heartbeat
+from ingest.task.machine import IndexTaskMachine
+from ingest.task.machine_state import TaskView
+from ingest.task.mailbox import TaskMailbox
+from ingest.task.messages import (
+    AskCheckpoint,
+    AskSequences,
+    BelowLogStart,
+    CheckpointAnswered,
+    Command,
+    CommandReceived,
+    Cut,
+    Discard,
+    Drop,
+    DropPast,
+    Dropped,
+    EndRaised,
+    Event,
+    Finish,
+    OpenSequence,
+    Publish,
+    PublishEnded,
+    RaiseEnd,
+    Read,
+    Refused,
+    Reply,
+    RereadImpossible,
+    Seek,
+    SequencesAnswered,
+    SpaceFreed,
+    Started,
+    TaskLimits,
+    Tick,
+)
+from ingest.task.ports import OverlordActions
+from ingest.task.publishing import HandoffExecutor, PublishExecutor, PublishPorts
+from ingest.task.reading import StreamReader
+from ingest.task.rows import TaskRows
+from ingest.task.settings import limits_of
+from ingest.task.status import compose_heartbeat
+from segments.storage.base import DeepStorage
+
+log = structlog.get_logger()
+
+TICK_MS = 50
+COMMAND_MS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPorts:
+    """What a task is built on; the process's entry point fills it."""
+
+    actions: OverlordActions
+    rows: TaskRows
+    supplier: RecordSupplier
+    storage: DeepStorage
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the task ended. ``succeeded`` is None for a stop that leaves it restorable."""
+
+    succeeded: bool | None
+    error: str | None
+
+
+class TaskRunner:
+    """One attempt. ``run`` is called once, by the thread that becomes the ingest thread."""
+
+    def __init__(self, spec: TaskSpec, ports: TaskPorts, hello: TaskHello, held_bytes_max: int) -> None:
+        self._held_bytes_max = held_bytes_max
+        self._spec = spec
+        self._ports = ports
+        self._hello = hello
+        self._specs = dict(spec.specs)
+        newest = max(self._specs)
+        self._machine = IndexTaskMachine(spec.token, self._limits(self._specs[newest]))
+        self._mailbox = TaskMailbox(ports.clock)
+        post = self._mailbox.post
+        self._heartbeat = Heartbeat(ports.actions, self._compose, post, ports.clock)
+        self._publishing = PublishExecutor(
+            PublishPorts(spec.token, ports.rows, ports.actions, ports.storage, ports.clock, post)
+        )
+        self._handoff = HandoffExecutor(self._heartbeat.beat)
+        self._questions: queue.SimpleQueue[Callable[[], Event] | None] = queue.SimpleQueue()
+        self._asker = threading.Thread(target=self._ask_forever, name="questions", daemon=True)
+        self._view: TaskView = self._machine.view()
+        self._reader = StreamReader(ports.supplier, ports.rows, ports.clock)
+        self._next_tick_ms = 0
+        self._outcome: Outcome | None = None
+        self._stop_requested = False
+        self._sleep = threading.Event()
+        self._started = False
+
+    # ---------------------------------------------------------------- from other threads
+
+    @property
+    def token(self) -> str:
+        return self._spec.token
+
+    def command(self, command: TaskCommand) -> PauseReport | None:
+        """Hands a command of the overlord to the machine and waits for its answer; raises CommandRefused."""
+        return self._mailbox.ask(command, COMMAND_MS)
+
+    def stop_restorable(self) -> None:
+        """The process is asked to end: rows are persisted, nothing is sealed. Safe in a signal handler."""
+        # A plain flag: a handler may interrupt the ingest thread while it holds the lock of anything else.
+        self._stop_requested = True
+
+    @property
+    def view(self) -> TaskView:
+        """The last picture; immutable."""
+        return self._view
+
+    @property
+    def handoffs_pending(self) -> int:
+        return self._handoff.pending
+
+    @property
+    def stream_error(self) -> str | None:
+        """Why nothing can be read at present, for people."""
+        return self._reader.error
+
+    def _compose(self) -> TaskHeartbeat:
+        return compose_heartbeat(self._spec.token, self._view, self._ports.rows, self._reader.error)
+
+    # ---------------------------------------------------------------- the ingest thread
+
+    def run(self) -> Outcome:
+        """Registers, reads until the machine or the process's end says stop, and persists."""
+        self._start()
+        while self._outcome is None and not self._stop_requested:
+            self._turn()
+        if self._outcome is None:
+            self._ports.rows.persist()
+            self._outcome = Outcome(None, "stopped with its process; restorable")
+        self._stop_threads()
+        return self._outcome
+
+    def _start(self) -> None:
+        restored, totals = self._ports.rows.restored()
+        self._asker.start()
+        welcome = self._register()
+        if welcome is None:
+            return
+        self._specs.update(welcome.specs)
+        self._publishing.start()
+        self._handoff.start()
+        self._heartbeat.start()
+        self._started = True
+        self._handle(Started(self._now(), welcome, restored, totals))
+
+    def _register(self) -> TaskWelcome | None:
+        """Until an overlord answers; None when the attempt is refused or the process is to end."""
+        wait_s = 0.05
+        while not self._stop_requested:
+            try:
+                return self._ports.actions.register(self._hello)
+            except AttemptRefused as error:
+                self._outcome = Outcome(False, str(error))
+                return None
+            except OverlordUnreachable as error:
+                log.warning("overlord unreachable", error=str(error))
+                self._sleep.wait(wait_s)
+                wait_s = min(2 * wait_s, 2.0)
+        return None
+
+    def _stop_threads(self) -> None:
+        self._questions.put(None)
+        if self._started:
+            self._heartbeat.stop(1.0)
+            self._handoff.stop(1.0)
+            self._publishing.stop(1.0)
+
+    def _turn(self) -> None:
+        """Everything that has arrived, the clock, then one batch or a short wait."""
+        reading = self._machine.is_reading and self._reader.may_read()
+        event = self._mailbox.take(0 if reading else max(1, self._next_tick_ms - self._now()))
+        while event is not None and self._outcome is None:
+            self._handle(event)
+            event = self._mailbox.take(0)
+        now_ms = self._now()
+        if now_ms >= self._next_tick_ms:
+            self._next_tick_ms = now_ms + TICK_MS
+            self._handle(Tick(now_ms))
+            self._ports.rows.maintain(now_ms)
+        if self._outcome is None and self._machine.is_reading and self._reader.may_read():
+            self._read()
+
+    def _handle(self, event: Event) -> None:
+        events = [event]
+        while events and self._outcome is None:
+            event = events.pop(0)
+            self._note(event)
+            for command in self._machine.handle(event):
+                done = self._execute(command)
+                if done is not None:
+                    events.append(done)
+        self._view = self._machine.view()
+
+    def _note(self, event: Event) -> None:
+        """Keeps what the shell itself needs of an event before the machine decides on it."""
+        match event:
+            case CommandReceived(command=SealCommand(specs=specs)):
+                self._specs.update(specs)
+            case PublishEnded(number=number, reply=reply) if reply.version > 0:
+                self._handoff.wait_for(number, reply.version)
+            case _:
+                pass
+
+    # ---------------------------------------------------------------- reading
+
+    def _read(self) -> None:
+        """Appends what is pending, else polls; leaves the rest of a batch pending when something intervenes."""
+        machine = self._machine
+        try:
+            self._reader.fill(machine.windows(), machine.positions())
+        except OffsetOutOfRange as error:
+            self._handle(BelowLogStart(self._now(), error.partition, error.asked, error.earliest))
+            return
+        except StreamError:
+            return
+        while self._reader.has_pending and self._mailbox.is_empty and machine.is_reading:
+            done = self._reader.append_some(machine.windows())
+            if done is None:
+                return
+            number, appended = done
+            self._handle(Read(self._now(), number, appended.runs, appended.totals))
+
+    # ---------------------------------------------------------------- commands
+
+    def _execute(self, command: Command) -> Event | None:
+        rows = self._ports.rows
+        match command:
+            case OpenSequence(record):
+                self._open(record)
+            case Cut(number):
+                rows.cut(number)
+            case Seek(positions):
+                self._reader.seek(positions)
+            case DropPast():
+                return self._drop_past(command)
+            case Publish():
+                self._publishing.submit(command)
+            case Drop() | Discard():
+                return self._forget(command)
+            case Reply():
+                self._mailbox.answer(command)
+            case Finish(succeeded, error):
+                self._outcome = Outcome(succeeded, error)
+            case AskCheckpoint() | AskSequences() | RaiseEnd():
+                self._questions.put(lambda: self._ask(command))
+        return None
+
+    def _open(self, record: SequenceRecord) -> None:
+        if record.spec_version not in self._specs:  # told by an answer that carries no specs
+            welcome = self._register()
+            self._specs.update(welcome.specs if welcome is not None else {})
+        posted = self._specs.get(record.spec_version)
+        if posted is None:
+            self._outcome = self._outcome or Outcome(False, f"spec version {record.spec_version} is not to be had")
+            return
+        if record.spec_version == max(self._specs):
+            self._machine.limits = self._limits(posted)
+        self._ports.rows.open(record, posted)
+
+    def _limits(self, posted: dict[str, Any]) -> TaskLimits:
+        return limits_of(parse_supervisor_spec(posted)[0], self._held_bytes_max)
+
+    def _forget(self, command: Drop | Discard) -> Event:
+        number, dropped_through = command.number, command.version if isinstance(command, Drop) else 0
+        self._publishing.forget(number)
+        self._handoff.forget(number)
+        return SpaceFreed(self._now(), self._ports.rows.forget(number, dropped_through))
+
+    def _drop_past(self, command: DropPast) -> Event:
+        """Drops only what can be read again (PR-9)."""
+        again = self._ports.rows.reread_from(command.sequence, command.end)
+        # What cannot be learnt is not impossible: what is gone shows when it is read (PR-17).
+        log_starts = self._reader.log_starts(list(again))
+        if any(offset < log_starts.get(partition, 0) for partition, offset in again.items()):
+            return RereadImpossible(self._now(), command.sequence)
+        positions, totals = self._ports.rows.drop_past(command.sequence, command.end)
+        return Dropped(self._now(), command.sequence, positions, totals)
+
+    # ---------------------------------------------------------------- questions to the overlord
+
+    def _ask_forever(self) -> None:
+        while (question := self._questions.get()) is not None:
+            try:
+                event = question()
+            except AttemptRefused as error:
+                event = Refused(self._now(), str(error))
+            self._mailbox.post(event)
+
+    def _ask(self, command: AskCheckpoint | AskSequences | RaiseEnd) -> Event:
+        actions = self._ports.actions
+        try:
+            match command:
+                case AskCheckpoint(ask):
+                    return CheckpointAnswered(self._now(), ask.ref, actions.ask_checkpoint(ask))
+                case AskSequences(number):
+                    return SequencesAnswered(self._now(), actions.sequences(self._spec.token, number))
+                case RaiseEnd(ref, end):
+                    return EndRaised(self._now(), ref, actions.raise_end(self._spec.token, ref, end))
+        except AttemptRefused:
+            raise
+        except IngestError as error:
+            log.info("question not answered", question=type(command).__name__, error=str(error))
+        match command:
+            case AskCheckpoint(ask):
+                return CheckpointAnswered(self._now(), ask.ref, None)
+            case AskSequences():
+                return SequencesAnswered(self._now(), None)
+            case RaiseEnd(ref, _):
+                return EndRaised(self._now(), ref, None)
+
+    def _now(self) -> int:
+        return self._ports.clock.monotonic_ms()

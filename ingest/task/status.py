@@ -1,0 +1,55 @@
+"""What a task tells of itself: heartbeats and the documents of its control server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingest.protocol import TaskHeartbeat
+from ingest.task.machine_state import TaskView
+from ingest.task.rows import TaskRows
+
+PARSE_ERRORS_TOLD = 10
+
+
+def compose_heartbeat(token: str, view: TaskView, rows: TaskRows, stream_error: str | None) -> TaskHeartbeat:
+    """A beat from the task's last picture; safe from any thread."""
+    held_rows, held_bytes = rows.held()
+    return TaskHeartbeat(
+        token=token,
+        sequence=max(view.sequence, 0),
+        positions=view.positions,
+        status=view.status.value,
+        paused_since_ms=view.paused_since_ms,
+        unpublished_rows=held_rows,
+        unpublished_bytes=held_bytes,
+        pending_publishes=view.pending_publishes,
+        counters=rows.counters(),
+        detail=stream_error or view.detail or None,
+        parse_errors=rows.parse_errors()[:PARSE_ERRORS_TOLD],
+    )
+
+
+def status_document(view: TaskView, rows: TaskRows, stream_error: str | None, handoffs: int) -> dict[str, Any]:
+    """The document of ``GET /v1/status``."""
+    held_rows, held_bytes = rows.held()
+    return {
+        "status": view.status.value,
+        "sequence": view.sequence,
+        "positions": view.positions.to_json(),
+        "committer": view.committer,
+        "pendingPublishes": view.pending_publishes,
+        "pendingHandoffs": handoffs,
+        "heldRows": held_rows,
+        "heldBytes": held_bytes,
+        "detail": stream_error or view.detail,
+        "sequences": [
+            {
+                "number": record.ref.number,
+                "start": record.start.to_json(),
+                "position": position.to_json(),
+                "end": None if record.end is None else record.end.to_json(),
+                "phase": phase.value,
+            }
+            for record, position, phase, _ in view.sequences
+        ],
+    }

@@ -1,0 +1,32 @@
+"""Builds stream suppliers from posted supervisor specs, secrets resolved here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ingest.errors import SpecError
+from ingest.spec import parse_supervisor_spec
+from ingest.stream.kafka import KafkaSupplier
+from ingest.stream.properties import asking, translate
+from ingest.stream.supplier import RecordSupplier
+
+
+def kafka_reader(posted: dict[str, Any], topic_id: str | None) -> RecordSupplier:
+    """A task's supplier; it reads the topic's incarnation ``topic_id``."""
+    topic, config = _client(posted)
+    return KafkaSupplier(topic, config, topic_id=topic_id)
+
+
+def kafka_observer(posted: dict[str, Any]) -> RecordSupplier:
+    """A supervisor's supplier: it asks for partitions and offsets and reads nothing."""
+    topic, config = _client(posted)
+    return KafkaSupplier(topic, asking(config), columns=())
+
+
+def _client(posted: dict[str, Any]) -> tuple[str, dict[str, str | int | bool]]:
+    spec, _ = parse_supervisor_spec(posted)
+    properties = translate(spec.io.consumer_properties, os.environ)
+    if properties.problems:
+        raise SpecError(list(properties.problems))
+    return spec.io.topic, properties.config

@@ -1,0 +1,170 @@
+"""Placement of attempts on workers, and what each worker is told."""
+
+from __future__ import annotations
+
+import itertools
+
+from ingest.clock import ManualClock
+from ingest.metadata.memory import MemoryMetadataStore
+from ingest.metadata.records import DesiredState, NextSequence
+from ingest.offsets import OffsetMap
+from ingest.overlord.roster import FRESH_MS, WorkerRoster
+from ingest.protocol import (
+    AttemptRecord,
+    AttemptState,
+    EndedTask,
+    RunningTask,
+    TaskSpec,
+    WorkerHeartbeat,
+    WorkerOrders,
+)
+from ingest.supervisor.messages import AttemptAssigned, Event, TaskEnded
+
+
+class Cluster:
+    """A roster over a memory store with one group; ``told`` are the events for supervisors."""
+
+    def __init__(self) -> None:
+        self.store, self.clock = MemoryMetadataStore(), ManualClock()
+        taken = self.store.take_leadership("one", "one:1", None)
+        assert taken is not None
+        self.generation = taken.generation
+        self.told: list[Event] = []
+        self.roster = WorkerRoster(self.store, self.generation, self.clock, lambda _, event: self.told.append(event))
+        self.store.put_supervisor(self.generation, "clicks", "clicks", {}, DesiredState.RUNNING, 0)
+        self.store.init_offsets(self.generation, "clicks", "clicks", "t", None, OffsetMap({0: 0}))
+        opened = self.store.open_group(self.generation, "clicks", "t", (0,), NextSequence(1, 0))
+        self.group = opened.ref.group
+        self._numbers = itertools.count(1)
+
+    def attempt(self, prefer: str | None = None, avoid: tuple[str, ...] = ()) -> str:
+        number = next(self._numbers)
+        record = AttemptRecord(
+            f"task_{number}", 1, f"token-{number}", "clicks", "clicks", self.group, AttemptState.PENDING, False, 0
+        )
+        self.store.create_attempt(self.generation, record)
+        self.roster.enqueue(self.spec(record.token), prefer, avoid)
+        return record.token
+
+    def spec(self, token: str) -> TaskSpec:
+        name = f"task_{token.split('-')[1]}"
+        return TaskSpec(name, 1, token, "clicks", "clicks", self.group, self.generation, "t", None, (), {}, False)
+
+    def beat(
+        self,
+        worker: str = "w1",
+        capacity: int = 2,
+        running: tuple[str, ...] = (),
+        ended: tuple[str, ...] = (),
+        enabled: bool = True,
+    ) -> WorkerOrders:
+        return self.roster.beat(
+            WorkerHeartbeat(
+                worker,
+                f"{worker}:1",
+                capacity,
+                enabled,
+                tuple(RunningTask("task", 1, token, 1, False) for token in running),
+                tuple(EndedTask("task", 1, token, None, "killed") for token in ended),
+            )
+        )
+
+
+def started(orders: WorkerOrders) -> set[str]:
+    return {spec.token for spec in orders.start}
+
+
+def test_an_attempt_waits_until_a_worker_has_room_and_is_stored_before_it_is_told() -> None:
+    cluster = Cluster()
+    first, second, third = cluster.attempt(), cluster.attempt(), cluster.attempt()
+    assert started(cluster.beat()) == {first, second}
+    stored = cluster.store.attempt(first)
+    assert stored is not None
+    assert (stored.state, stored.worker) == (AttemptState.ASSIGNED, "w1")
+    assert [spec.token for spec in cluster.roster.waiting()] == [third]
+    assert started(cluster.beat("w2")) == {third}
+    assert sum(isinstance(event, AttemptAssigned) for event in cluster.told) == 3
+
+
+def test_a_start_order_is_repeated_until_the_worker_reports_the_attempt() -> None:
+    cluster = Cluster()
+    token = cluster.attempt()
+    assert started(cluster.beat()) == {token}
+    assert started(cluster.beat()) == {token}
+    assert started(cluster.beat(running=(token,))) == set()
+
+
+def test_replicas_go_to_different_workers_while_there_are_some() -> None:
+    cluster = Cluster()
+    cluster.beat("w1", capacity=5)
+    cluster.beat("w2", capacity=1)
+    token = cluster.attempt(avoid=("w1",))
+    other = cluster.attempt(avoid=("w1",))
+    assert started(cluster.beat("w2", capacity=1)) == {token}
+    assert started(cluster.beat("w1", capacity=5)) == set(), "it waits for room apart from its sibling"
+    assert [spec.token for spec in cluster.roster.waiting()] == [other]
+
+
+def test_replicas_share_a_worker_that_is_the_only_one() -> None:
+    cluster = Cluster()
+    cluster.beat("w1", capacity=5)
+    token = cluster.attempt(avoid=("w1",))
+    assert started(cluster.beat("w1", capacity=5)) == {token}
+
+
+def test_a_replacement_goes_back_to_the_worker_that_may_hold_its_rows() -> None:
+    cluster = Cluster()
+    cluster.beat("w1", capacity=1)
+    cluster.beat("w2", capacity=9)
+    token = cluster.attempt(prefer="w1")
+    assert started(cluster.beat("w1", capacity=1)) == {token}
+
+
+def test_disabled_and_silent_workers_get_nothing_new() -> None:
+    cluster = Cluster()
+    cluster.beat("w1", enabled=False)
+    cluster.beat("w2")
+    cluster.clock.advance(FRESH_MS + 1)
+    token = cluster.attempt()
+    assert started(cluster.beat("w1", enabled=False)) == set()
+    assert [spec.token for spec in cluster.roster.waiting()] == [token]
+
+
+def test_an_end_is_acknowledged_only_when_the_store_holds_it() -> None:
+    cluster = Cluster()
+    token = cluster.attempt()
+    cluster.beat()
+    assert cluster.beat(ended=(token,)).acknowledged == ()
+    assert [event.token for event in cluster.told if isinstance(event, TaskEnded)] == [token]
+    cluster.store.set_attempt_state(cluster.generation, token, AttemptState.FAILED, "killed", 0)
+    assert cluster.beat(ended=(token,)).acknowledged == (token,)
+
+
+def test_a_process_whose_attempt_ended_in_the_store_is_killed() -> None:
+    cluster = Cluster()
+    token = cluster.attempt()
+    cluster.beat()
+    fresh = WorkerRoster(cluster.store, cluster.generation, cluster.clock, lambda *_: None)
+    cluster.store.set_attempt_state(cluster.generation, token, AttemptState.FENCED, "silent", 0)
+    cluster.roster = fresh
+    assert cluster.beat(running=(token,)).kill == (token,)
+
+
+def test_a_new_leader_repeats_the_start_order_of_an_assigned_attempt() -> None:
+    cluster = Cluster()
+    token = cluster.attempt()
+    cluster.beat()
+    cluster.roster = WorkerRoster(cluster.store, cluster.generation, cluster.clock, lambda *_: None)
+    cluster.roster.reassign(cluster.spec(token), "w1")
+    assert started(cluster.beat()) == {token}
+
+
+def test_a_killed_attempt_is_neither_started_nor_left_waiting() -> None:
+    cluster = Cluster()
+    waiting = cluster.attempt()
+    cluster.roster.kill(waiting)
+    assert started(cluster.beat()) == set()
+    running = cluster.attempt()
+    cluster.beat()
+    cluster.roster.kill(running)
+    assert cluster.beat(running=(running,)).kill == (running,)
