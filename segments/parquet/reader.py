@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from segments.arrow_schema import TIME_TYPE
-from segments.errors import SegmentCorrupt, SegmentNotFound
+from segments.errors import InvalidSchema, SegmentCorrupt, SegmentNotFound
 from segments.interval import Interval
 from segments.parquet.footer import SegmentFooter
 from segments.schema import TIME_COLUMN
@@ -54,7 +54,7 @@ def read_batches(
         wanted = list(columns) if columns is not None else file.schema_arrow.names
         unknown = [name for name in wanted if name not in file.schema_arrow.names]
         if unknown:
-            raise SegmentCorrupt(f"{path} has no column {unknown[0]!r}")
+            raise InvalidSchema(f"{path} has no column {unknown[0]!r}")
         reading = wanted if interval is None else [*wanted, *([] if TIME_COLUMN in wanted else [TIME_COLUMN])]
         time_index = file.schema_arrow.get_field_index(TIME_COLUMN)
         for group in range(file.num_row_groups):

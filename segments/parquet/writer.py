@@ -10,6 +10,7 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from segments.data_segment import DataSegment, LoadSpec
 from segments.parquet.footer import SegmentFileMeta, SegmentFooter
 from segments.schema import TIME_COLUMN, SegmentSchema
 from segments.storage.durable import disk_error, replace_durably
@@ -34,6 +35,23 @@ class WriteResult:
     @property
     def multi_value_columns(self) -> frozenset[str]:
         return self.schema.multi_value_columns
+
+    def to_segment(self, meta: SegmentFileMeta, load_spec: LoadSpec) -> DataSegment:
+        """The record to publish, once the file lies where ``load_spec`` says; ``meta`` is what it was written with."""
+        return DataSegment(
+            id=meta.id,
+            rows=self.rows,
+            size_bytes=self.size_bytes,
+            schema=self.schema,
+            load_spec=load_spec,
+            min_time_ms=self.min_time_ms,
+            max_time_ms=self.max_time_ms,
+            offsets=meta.offsets,
+            checksum=self.checksum,
+            spec_version=meta.spec_version,
+            sequence=meta.sequence,
+            input_rows=meta.input_rows,
+        )
 
 
 class SegmentFileWriter:
