@@ -31,6 +31,10 @@ class Visibility:
     def covers(self, version: int) -> bool:
         return self.added <= version and (self.removed is None or version < self.removed)
 
+    def ended_by(self, version: int) -> bool:
+        """True if no version from this one on is covered."""
+        return self.removed is not None and self.removed <= version
+
 
 @dataclass(slots=True)
 class _Entry:
@@ -49,6 +53,8 @@ class Timeline:
         self._entries: dict[SegmentId, _Entry] = {}
         self._chunks: dict[Interval, set[SegmentId]] = defaultdict(set)
         self._by_width: dict[int, list[Interval]] = defaultdict(list)
+        # The only candidates for forgetting; few beside all segments of a large table.
+        self._ended: set[SegmentId] = set()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -66,6 +72,7 @@ class Timeline:
             entry.stretches.remove(same)
             removed = same.removed if removed is None else removed
         insort(entry.stretches, Visibility(added, removed), key=lambda stretch: stretch.added)
+        self._note_end(segment.id, entry)
 
     def remove(self, segment_id: SegmentId, removed: int) -> None:
         """Records that the segment, visible so far, is not visible from version ``removed`` on."""
@@ -73,14 +80,16 @@ class Timeline:
         last = entry.stretches[-1]
         assert last.removed in (None, removed), f"{segment_id} was removed at {last.removed} already"
         entry.stretches[-1] = Visibility(last.added, removed)
+        self._note_end(segment_id, entry)
 
     def forget_before(self, version: int) -> list[SegmentId]:
         """Drops segments that no version from this one on can see; returns their ids in order."""
         gone = sorted(
             segment_id
-            for segment_id, entry in self._entries.items()
-            if all(stretch.removed is not None and stretch.removed <= version for stretch in entry.stretches)
+            for segment_id in self._ended
+            if all(stretch.ended_by(version) for stretch in self._entries[segment_id].stretches)
         )
+        self._ended.difference_update(gone)
         for segment_id in gone:
             interval = self._entries.pop(segment_id).segment.interval
             self._chunks[interval].discard(segment_id)
@@ -89,6 +98,12 @@ class Timeline:
                 chunks = self._by_width[interval.width_ms.bit_length()]
                 del chunks[bisect_left(chunks, interval)]
         return gone
+
+    def _note_end(self, segment_id: SegmentId, entry: _Entry) -> None:
+        if all(stretch.removed is not None for stretch in entry.stretches):
+            self._ended.add(segment_id)
+        else:
+            self._ended.discard(segment_id)
 
     def segment(self, segment_id: SegmentId) -> DataSegment | None:
         """The segment of this id if the timeline knows it, visible or not."""

@@ -54,8 +54,12 @@ def write_spill(rows: pa.Table | pa.RecordBatch, path: Path) -> int:
     return size_bytes
 
 
+# Each mapping holds a file descriptor; late rows make many tiny spills, which are better read.
+_MAPPED_BYTES_MIN = 64 << 10
+
+
 class MappedSpill:
-    """A spill in memory by address, not by copy; keep it while its batches are in use."""
+    """A spill in memory by address, not by copy (tiny ones are copied); keep it while its batches are in use."""
 
     def __init__(self, path: Path) -> None:
         """Maps the file.
@@ -64,10 +68,15 @@ class MappedSpill:
             SpillUnreadable: missing or not a whole spill.
         """
         self.path = path
+        self._map: mmap.mmap | None = None
         try:
             with path.open("rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            reader = pa.ipc.open_file(pa.py_buffer(self._map))
+                if os.fstat(file.fileno()).st_size < _MAPPED_BYTES_MIN:
+                    content = pa.py_buffer(file.read())
+                else:
+                    self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                    content = pa.py_buffer(self._map)
+            reader = pa.ipc.open_file(content)
             self.batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
         except (OSError, ValueError, pa.ArrowException) as error:
             raise SpillUnreadable(f"spill {path} cannot be read: {error}") from error
@@ -77,7 +86,8 @@ class MappedSpill:
 
         Without this a merge would count every byte of every spill as its own memory until its end.
         """
-        self._map.madvise(mmap.MADV_DONTNEED)
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_DONTNEED)
 
 
 @dataclass(frozen=True, eq=False)

@@ -234,7 +234,9 @@ def _cast(window: Window, name: str, column: ArrowArray, arrow_type: pa.DataType
     if column.type == arrow_type:
         return column
     try:
-        return column.cast(arrow_type)
+        # Past 2 ** 53 a double rounds an integer: the column's type asks for that. All other casts are exact.
+        rounds = pa.types.is_integer(column.type) and pa.types.is_floating(arrow_type)
+        return column.cast(arrow_type, safe=not rounds)
     except pa.ArrowException as error:
         raise SpillUnreadable(
             f"spill {window.run.spill.path}: column {name!r} of type {column.type} does not fit {arrow_type}: {error}"

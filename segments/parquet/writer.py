@@ -1,5 +1,6 @@
 """Writes sorted record batches into one segment file, by the rules of docs/reference/segment-format.md."""
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterable
@@ -139,10 +140,10 @@ class SegmentFileWriter:
 
     def discard(self) -> None:
         """Removes what was written; harmless after ``close``."""
-        try:
+        # Closing an open writer writes its end once more, which a full disk refuses again.
+        with contextlib.suppress(OSError, pa.ArrowException):
             self._writer.close()
-        finally:
-            self._unfinished.unlink(missing_ok=True)
+        self._unfinished.unlink(missing_ok=True)
 
     def __enter__(self) -> "SegmentFileWriter":
         return self

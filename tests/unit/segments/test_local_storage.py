@@ -3,6 +3,7 @@
 import errno
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
 from collections.abc import Callable
@@ -118,3 +119,25 @@ def test_attempts_of_one_segment_have_different_safe_keys() -> None:
     assert key == "wi%20ki%2A/2026-01-01T00:00:00.000Z_2026-01-01T01:00:00.000Z/v1/3/t0k3n.parquet"
     assert key != key_for(segment_id, "t0k4n")
     assert quarantine_key_for("wiki", "wiki_1_2", "t") == "_quarantine/wiki/wiki_1_2/t.parquet"
+
+
+def push_with_little_space(root: str, source: str) -> None:
+    """Ends with 0 if the push failed as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+    try:
+        LocalDeepStorage(Path(root)).push(Path(source), "wiki/a/1.parquet")
+    except StorageFull:
+        os._exit(0)
+    os._exit(1)
+
+
+def test_a_full_disk_says_so_and_keeps_nothing(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(bytes(3_000_000))
+    root = tmp_path / "deep"
+    process = multiprocessing.get_context("fork").Process(
+        target=push_with_little_space, args=(str(root), str(tmp_path / "source"))
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert [path for path in root.rglob("*") if path.is_file()] == []

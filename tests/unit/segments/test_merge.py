@@ -1,18 +1,22 @@
 """The merge of spills equals a plain grouping and sorting of rows, whatever the slices."""
 
 import math
+import multiprocessing
+import os
+import resource
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from segments.errors import SpillUnreadable
+from segments.errors import SpillUnreadable, StorageFull
 from segments.identity import DataSource, SegmentId
 from segments.interval import Granularity, Interval
 from segments.parquet.footer import SegmentFileMeta
@@ -279,6 +283,36 @@ def test_an_unreadable_spill_is_named(tmp_path: Path) -> None:
         with pytest.raises(SpillUnreadable, match=reason):
             merge_spills([good, path], tmp_path / "out.parquet", schema, None, META)
     assert not (tmp_path / "out.parquet").exists()
+
+
+def merge_with_little_space(folder: str) -> None:
+    """Ends with 0 if the merge failed as on a full disk and left nothing."""
+    path = Path(folder)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    try:
+        merge_spills([path / "0.spill"], path / "out.parquet", SegmentSchema.of(COLUMNS), None, META)
+    except StorageFull:
+        os._exit(0 if [found.name for found in path.iterdir()] == ["0.spill"] else 2)
+    os._exit(1)
+
+
+def test_a_merge_on_a_full_disk_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    noise = np.random.default_rng(1).integers(0, 1 << 60, 60_000)
+    write_spill(pa.table({"__time": np.zeros(60_000, np.int64), "level": noise}), tmp_path / "0.spill")
+    process = multiprocessing.get_context("fork").Process(target=merge_with_little_space, args=(str(tmp_path),))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_spills_may_have_several_batches_and_other_types_that_fit(tmp_path: Path) -> None:
+    texts = pa.DictionaryArray.from_arrays(pa.array([1, 0, None], pa.int8()), pa.array(["x", "y"]))
+    rows = pa.table({"__time": pa.array([1, 2, 3]), "page": texts, "ratio": pa.array([2**60 + 1, 1, 0])})
+    with pa.ipc.new_file(str(tmp_path / "spill"), rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=2)
+    merge_spills([tmp_path / "spill"], tmp_path / "out.parquet", SegmentSchema.of(COLUMNS), None, META)
+    found = [(row["__time"], row["page"], row["ratio"]) for row in contents(tmp_path / "out.parquet")]
+    assert found == [(3, None, 0.0), (2, "x", 1.0), (1, "y", float(2**60))]
 
 
 def test_a_mass_of_equal_rows_is_cut_into_slices(tmp_path: Path) -> None:
