@@ -42,17 +42,11 @@ class MemoryOffsets(MemoryBase):
     def add_partitions(self, generation: int, supervisor: str, topic: str, starts: OffsetMap) -> StreamOffsets:
         with self._writing("add_partitions", generation) as state:
             stored = self._stream((supervisor, topic))
-            new = OffsetMap((p, o) for p, o in starts.items() if p not in stored.committed)
-            if new:
-                stored = replace(
-                    stored,
-                    committed=stored.committed.with_(new),
-                    epochs=stored.epochs.with_({p: 0 for p in new}),
-                    starts=stored.starts.with_(new),
-                )
-                self._store_stream(stored)
+            fresh = rules.with_partitions(stored, starts)
+            if fresh != stored:
+                self._store_stream(fresh)
                 self._raise_version(state.stream_tables[(supervisor, topic)])
-            return stored
+            return fresh
 
     def _stream(self, key: StreamKey) -> StreamOffsets:
         stored = self.state.streams.get(key)

@@ -381,3 +381,14 @@ def marked(visibility: Visibility, used: bool, version: int) -> Visibility:
     *earlier, (added, removed) = visibility
     assert removed is None
     return (*earlier, (added, version))
+
+
+def with_partitions(stored: StreamOffsets, starts: OffsetMap) -> StreamOffsets:
+    """The stream with rows for those of ``starts`` that it did not know (PR-11)."""
+    new = OffsetMap((p, o) for p, o in starts.items() if p not in stored.committed)
+    return replace(
+        stored,
+        committed=stored.committed.with_(new),
+        epochs=stored.epochs.with_({p: 0 for p in new}),
+        starts=stored.starts.with_(new),
+    )

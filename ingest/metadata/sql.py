@@ -1,0 +1,48 @@
+"""The metadata store on SQL: one object for SQLite and PostgreSQL, and how it is opened."""
+
+from __future__ import annotations
+
+from ingest.metadata.engine import open_engine
+from ingest.metadata.schema import check_schema, is_empty, migrate_engine
+from ingest.metadata.sql_attempts import SqlAttempts
+from ingest.metadata.sql_leadership import SqlLeadership, SqlSupervisors
+from ingest.metadata.sql_offsets import SqlOffsets
+from ingest.metadata.sql_publish import SqlPublishing
+from ingest.metadata.sql_session import SqlSession
+from ingest.metadata.sql_staging import SqlStaging
+from ingest.metadata.sql_tables import SqlTables
+
+LEASE_MS = 10_000
+"""How long a leader may be silent; the time-outs of database sessions follow from it."""
+
+
+class SqlMetadataStore(SqlPublishing, SqlStaging, SqlTables, SqlAttempts, SqlOffsets, SqlSupervisors, SqlLeadership):
+    """``ingest.metadata.store.MetadataStore`` on SQLite or PostgreSQL; safe from any thread."""
+
+    def check(self) -> None:
+        check_schema(self._session.engine)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def open_store(url: str, *, lease_ms: int = LEASE_MS, create: bool = False) -> SqlMetadataStore:
+    """Opens the store and checks its schema.
+
+    ``create``: an empty SQLite database is given the schema first, as ``serve`` wants it on a new
+    machine. A PostgreSQL database is migrated only by ``siltstone migrate``.
+
+    Raises:
+        StoreSchemaError: no schema, or an older or newer one; the message says what to do.
+        StoreUnreachable: no answer, wrong password, no such database.
+    """
+    engine = open_engine(url, lease_ms)
+    try:
+        if create and engine.dialect.name == "sqlite" and is_empty(engine):
+            migrate_engine(engine)
+        store = SqlMetadataStore(SqlSession(engine))
+        store.check()
+    except BaseException:
+        engine.dispose()
+        raise
+    return store

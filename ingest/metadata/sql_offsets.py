@@ -1,0 +1,227 @@
+"""Committed offsets, reset epochs, groups and sequences, on SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from ingest.metadata import attempt_rules, rules
+from ingest.metadata import tables as t
+from ingest.metadata.records import AuditRow, GroupState, NextSequence, StreamOffsets
+from ingest.metadata.sql_base import SqlBase, append_audit, ensure_table, next_count, raise_version
+from ingest.metadata.sql_groups import load_groups
+from ingest.metadata.sql_rows import sequence_of
+from ingest.metadata.sql_streams import (
+    group_row,
+    in_group,
+    insert_partitions,
+    insert_sequence,
+    load_attempt,
+    load_attempts,
+    load_offsets,
+    load_sequence,
+    load_unpublished,
+    lock_stream,
+    require_stream,
+    update_partitions,
+    update_sequence,
+    void_sequences,
+)
+from ingest.metadata.store import StoreConflict
+from ingest.offsets import OffsetMap
+from ingest.protocol import SequenceRecord, SequenceRef, SequenceState
+
+
+class SqlOffsets(SqlBase):
+    """Offsets, groups and sequences; every change holds the stream's lock."""
+
+    def offsets(self, supervisor: str, topic: str) -> StreamOffsets | None:
+        return self._read(lambda connection: load_offsets(connection, supervisor, topic))
+
+    def init_offsets(
+        self,
+        generation: int,
+        supervisor: str,
+        datasource: str,
+        topic: str,
+        topic_id: str | None,
+        starts: OffsetMap,
+    ) -> StreamOffsets:
+        def init(connection: Connection) -> StreamOffsets:
+            stored = load_offsets(connection, supervisor, topic)
+            if stored is not None:
+                return stored
+            epochs = OffsetMap((p, 0) for p in starts)
+            stored = StreamOffsets(supervisor, topic, topic_id, starts, epochs, starts)
+            key = {"supervisor": supervisor, "topic": topic, "datasource": datasource, "topic_id": topic_id}
+            connection.execute(sa.insert(t.streams).values(**key))
+            insert_partitions(connection, stored, starts)
+            ensure_table(connection, datasource)
+            raise_version(connection, datasource)
+            return stored
+
+        return self._fenced(generation, init)
+
+    def add_partitions(self, generation: int, supervisor: str, topic: str, starts: OffsetMap) -> StreamOffsets:
+        def add(connection: Connection) -> StreamOffsets:
+            stream = require_stream(connection, supervisor, topic)
+            old = load_offsets(connection, supervisor, topic)
+            assert old is not None
+            fresh = rules.with_partitions(old, starts)
+            if fresh != old:
+                update_partitions(connection, old, fresh)
+                raise_version(connection, stream.datasource)
+            return fresh
+
+        return self._fenced(generation, add)
+
+    def reset_offsets(
+        self,
+        generation: int,
+        supervisor: str,
+        topic: str,
+        moves: OffsetMap,
+        topic_id: str | None,
+        audit: AuditRow,
+    ) -> StreamOffsets:
+        def reset(connection: Connection) -> StreamOffsets:
+            stream = require_stream(connection, supervisor, topic)
+            old = load_offsets(connection, supervisor, topic)
+            assert old is not None
+            if _is_recorded(connection, audit):
+                return old
+            unpublished = load_unpublished(connection, supervisor, topic)
+            holders = [r.ref for r in unpublished if not moves.keys().isdisjoint(r.start)]
+            void_sequences(connection, rules.dependents(holders, unpublished))
+            fresh = rules.reset_stream(old, moves, topic_id)
+            update_partitions(connection, old, fresh)
+            append_audit(connection, audit)
+            raise_version(connection, stream.datasource)
+            return fresh
+
+        return self._fenced(generation, reset)
+
+    def groups(self, supervisor: str) -> list[GroupState]:
+        return self._read(lambda connection: load_groups(connection, [supervisor]))
+
+    def open_group(
+        self, generation: int, supervisor: str, topic: str, partitions: Sequence[int], following: NextSequence
+    ) -> SequenceRecord:
+        assert partitions, "a group without partitions"
+
+        def opened(connection: Connection) -> SequenceRecord:
+            stream = require_stream(connection, supervisor, topic)
+            stored = load_offsets(connection, supervisor, topic, partitions)
+            assert stored is not None
+            unpublished = load_unpublished(connection, supervisor, topic)
+            start = rules.acquired_start(partitions, unpublished, stored.committed)
+            group = next_count(connection, "group", supervisor)
+            record = SequenceRecord(
+                ref=SequenceRef(supervisor, group, 0),
+                start=start,
+                epochs=stored.epochs.restrict(start),
+                spec_version=following.spec_version,
+                opened_at_ms=following.opened_at_ms,
+            )
+            key = {"supervisor": supervisor, "group_epoch": group, "topic": topic, "datasource": stream.datasource}
+            connection.execute(sa.insert(t.task_groups).values(**key, partitions=list(start)))
+            insert_sequence(connection, record)
+            return record
+
+        return self._fenced(generation, opened)
+
+    def seal(
+        self, generation: int, ref: SequenceRef, end: OffsetMap, following: NextSequence | None
+    ) -> tuple[SequenceRecord, ...]:
+        def seal(connection: Connection) -> tuple[SequenceRecord, ...]:
+            _lock_group(connection, ref)
+            record = load_sequence(connection, ref)
+            stored = rules.stored_seal(record, ref)
+            if stored is not None:
+                number = replace(ref, number=ref.number + 1)
+                successor = None if stored.released else load_sequence(connection, number)
+            else:
+                assert record is not None
+                live = any(a.state.is_live for a in load_attempts(connection, ref.supervisor, ref.group))
+                stored, successor = rules.seal_sequence(record, end, following, live)
+                update_sequence(connection, record, stored)
+                if successor is not None:
+                    insert_sequence(connection, successor)
+            return (stored,) if successor is None else (stored, successor)
+
+        return self._fenced(generation, seal)
+
+    def raise_end(self, generation: int, token: str, ref: SequenceRef, end: OffsetMap) -> SequenceRecord:
+        def raise_end(connection: Connection) -> SequenceRecord:
+            topic = _lock_group(connection, ref)
+            attempt_rules.require_member(load_attempt(connection, token, "share"), ref)
+            record = load_sequence(connection, ref)
+            unpublished = load_unpublished(connection, ref.supervisor, topic)
+            later = [] if record is None else rules.followers(record, unpublished)
+            attempts = load_attempts(connection, ref.supervisor, ref.group)
+            raised, successor = rules.raised_end(record, end, later, attempts)
+            if record is not None and raised != record:
+                update_sequence(connection, record, raised)
+                if successor is not None:
+                    update_sequence(connection, later[0], successor)
+            return raised
+
+        return self._fenced(generation, raise_end)
+
+    def void(
+        self,
+        generation: int,
+        supervisor: str,
+        group: int,
+        from_number: int,
+        audit: AuditRow,
+        raise_epochs: bool = False,
+    ) -> list[SequenceRecord]:
+        def void(connection: Connection) -> list[SequenceRecord]:
+            known = group_row(connection, supervisor, group)
+            if known is None:
+                raise StoreConflict(f"supervisor {supervisor!r} has no group {group}")
+            require_stream(connection, supervisor, known.topic)
+            unpublished = load_unpublished(connection, supervisor, known.topic)
+            first = [r.ref for r in unpublished if r.ref.group == group and r.ref.number >= from_number]
+            doomed = rules.dependents(first, unpublished)
+            if not doomed:
+                return []
+            if raise_epochs:
+                old = load_offsets(connection, supervisor, known.topic)
+                assert old is not None
+                update_partitions(connection, old, rules.raise_epochs(old, doomed, unpublished))
+            voided = void_sequences(connection, doomed)
+            last = load_sequence(connection, SequenceRef(supervisor, group, from_number - 1))
+            if last is not None and last.state is SequenceState.SEALED:
+                update_sequence(connection, last, replace(last, released=True))
+            append_audit(connection, audit)
+            raise_version(connection, known.datasource)
+            return voided
+
+        return self._fenced(generation, void)
+
+    def sequences(self, supervisor: str, group: int, from_number: int) -> tuple[SequenceRecord, ...]:
+        mine = sa.and_(in_group(t.sequences, supervisor, group), t.sequences.c.number >= from_number)
+        query = sa.select(t.sequences).where(mine).order_by(t.sequences.c.number)
+        return self._read(lambda connection: tuple(sequence_of(row) for row in connection.execute(query)))
+
+
+def _lock_group(connection: Connection, ref: SequenceRef) -> str:
+    """Locks the stream of the sequence's group; returns its topic."""
+    known = group_row(connection, ref.supervisor, ref.group)
+    if known is None:
+        raise StoreConflict(f"sequence {ref.name} does not exist")
+    lock_stream(connection, ref.supervisor, known.topic)
+    return str(known.topic)
+
+
+def _is_recorded(connection: Connection, audit: AuditRow) -> bool:
+    """Whether this very row is in the trail: the call is a repetition."""
+    columns = t.audit.c
+    same = sa.and_(columns.supervisor == audit.supervisor, columns.at_ms == audit.at_ms, columns.action == audit.action)
+    details = connection.execute(sa.select(columns.detail).where(same)).scalars()
+    return any(detail == audit.detail for detail in details)

@@ -1,0 +1,160 @@
+"""Runs the store's transactions on SQL and says what became of one that failed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from ingest.errors import StoreUnreachable
+from ingest.metadata.engine import READ_STATEMENT_MS, WRITING, mask_url
+
+T = TypeVar("T")
+
+TRIES_MAX = 5
+"""Deadlocks, serialisation failures and a busy SQLite have certainly written nothing: tried again at once."""
+
+# PostgreSQL: serialization_failure, deadlock_detected, unique_violation (two first inserts of one key).
+_AGAIN = {"40001", "40P01", "23505"}
+_SHUTTING_DOWN = {"57P01", "57P02", "57P03"}
+
+
+class SqlSession:
+    """The engine with the store's ways to begin, commit and fail; safe from any thread.
+
+    On SQLite the writers of this process queue on a lock, so that none is starved by the busy
+    handler's back-off; other processes are waited for by the busy timeout and a retry.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.sqlite = engine.dialect.name == "sqlite"
+        self._where = mask_url(engine.url)
+        self._writers: Any = threading.Lock() if self.sqlite else nullcontext()
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """One transaction, durable when this returns; ``work`` may run several times and must only
+        touch the connection.
+
+        Raises:
+            StoreUnreachable: ``effect_known_absent`` is False only if the connection failed while the
+                commit was under way.
+        """
+        for tried in range(1, TRIES_MAX + 1):
+            try:
+                with self._writers:
+                    return self._write_once(work)
+            except DBAPIError as error:
+                if tried == TRIES_MAX or not _may_repeat(error):
+                    raise self._unreachable(error, absent=True) from error
+            except PoolTimeout as error:
+                raise self._unreachable(error, absent=True) from error
+        raise AssertionError("not reached")
+
+    def _write_once(self, work: Callable[[Connection], T]) -> T:
+        with self.engine.connect().execution_options(**{WRITING: True}) as connection:
+            transaction = connection.begin()
+            try:
+                result = work(connection)
+            except BaseException:
+                with suppress(SQLAlchemyError):
+                    transaction.rollback()
+                raise
+            try:
+                transaction.commit()
+            except SQLAlchemyError as error:
+                with suppress(SQLAlchemyError):
+                    transaction.rollback()
+                # An error that the server reported itself is an answer; a broken connection is none.
+                answered = isinstance(error, DBAPIError) and _code(error) not in ({None} | _SHUTTING_DOWN)
+                raise self._unreachable(error, absent=answered) from error
+            return result
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """One read-only transaction on one snapshot of the whole database.
+
+        Raises:
+            StoreUnreachable: nothing was read.
+        """
+        try:
+            with self._reader() as connection, connection.begin():
+                if not self.sqlite:
+                    connection.exec_driver_sql(f"SET LOCAL statement_timeout = {READ_STATEMENT_MS}")
+                return work(connection)
+        except (DBAPIError, PoolTimeout) as error:
+            raise self._unreachable(error, absent=True) from error
+
+    def _reader(self) -> Connection:
+        connection = self.engine.connect()
+        if self.sqlite:
+            return connection
+        return connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def _unreachable(self, error: SQLAlchemyError, *, absent: bool) -> StoreUnreachable:
+        return StoreUnreachable(explain(error, self._where), effect_known_absent=absent)
+
+
+def _code(error: DBAPIError) -> str | None:
+    """PostgreSQL's five-letter code; None when no server said anything."""
+    return getattr(error.orig, "pgcode", None)
+
+
+def _may_repeat(error: DBAPIError) -> bool:
+    if error.connection_invalidated:
+        return False
+    if _code(error) in _AGAIN:
+        return True
+    text = str(error.orig)
+    return "database is locked" in text or (isinstance(error, IntegrityError) and "UNIQUE" in text)
+
+
+# What the driver says, and what a person can do about it.
+_CURES = (
+    ("password authentication failed", "the user or password of metadata.url is refused; correct it"),
+    ("no pg_hba.conf entry", "the server does not let this user in from here; see its pg_hba.conf"),
+    (
+        "database",
+        "does not exist",
+        "the database does not exist; create it, then run `siltstone migrate`",
+    ),
+    ("role", "does not exist", "the user of metadata.url does not exist on the server; create it"),
+    ("could not translate host name", "the host of metadata.url is unknown; correct it or its DNS entry"),
+    ("connection refused", "nobody listens there; start the database or correct host and port"),
+    ("timeout expired", "no answer from the host in time; check the network and that the database runs"),
+    ("statement timeout", "a statement took longer than the lease allows; the database is overloaded"),
+    ("lock timeout", "another transaction held a row too long; it ends by its own time-out"),
+    ("unable to open database file", "the file cannot be opened; check the folder and its rights"),
+    ("readonly database", "the file cannot be written; check its rights and the file system"),
+    ("disk is full", "the disk is full; make room"),
+    ("database is locked", "another process has been writing to the file for long; is it one of ours?"),
+    ("no such table", "the schema is missing; run `siltstone migrate`"),
+    ("relation", "does not exist", "the schema is missing; run `siltstone migrate`"),
+    ("file is not a database", "the file is not a SQLite database; correct metadata.url"),
+)
+
+
+def explain(error: SQLAlchemyError, where: str) -> str:
+    """One line for people: which database, what it said, what to do."""
+    said = str(getattr(error, "orig", None) or error).strip().splitlines()
+    first = said[0] if said else type(error).__name__
+    lowered = " ".join(said).lower()
+    for *marks, cure in _CURES:
+        if all(mark in lowered for mark in marks):
+            return f"metadata database {where}: {cure} ({first})"
+    return f"metadata database {where} did not answer ({first})"
+
+
+def scalar_int(connection: Connection, statement: sa.Executable) -> int:
+    """The one integer a statement yields."""
+    value = connection.execute(statement).scalar_one()
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,1 @@
+"""The revisions, numbered in order; each is tested on SQLite and PostgreSQL."""
