@@ -18,9 +18,9 @@ from ingest.metadata.store import StoreConflict
 from ingest.protocol import AllocateRequest, PendingSegment, SequenceRef, StagedFile, StageRequest
 
 # What the sweeper owns: files that no publish can ever claim (PR-20).
-_SWEPT = sa.text(
-    "staged_files.state IN ('superseded', 'deleting')"
-    " OR (staged_files.state = 'staged' AND attempts.ended_ms IS NOT NULL)"
+_SWEPT = sa.or_(
+    t.staged_files.c.state.in_(("superseded", "deleting")),
+    sa.and_(t.staged_files.c.state == "staged", t.attempts.c.ended_ms.is_not(None)),
 )
 _UNFINISHED = sa.text("staged_files.state IN ('staged', 'superseded', 'deleting')")
 
@@ -68,14 +68,14 @@ class SqlStaging(SqlBase):
 
     def staged_of_ended(self, limit: int) -> list[StagedRow]:
         columns = t.staged_files.c
-        query = _staged_with_attempts().where(_UNFINISHED, sa.and_(_SWEPT))
+        query = _staged_with_attempts().where(_UNFINISHED, _SWEPT)
         query = query.order_by(sa.case((columns.removed_ms.is_(None), 0), else_=1), columns.id).limit(limit)
         return self._read(lambda connection: [staged_of(row) for row in connection.execute(query)])
 
     def begin_delete(self, generation: int, row_ids: Sequence[int]) -> tuple[int, ...]:
         def begin(connection: Connection) -> tuple[int, ...]:
             wanted = t.staged_files.c.id.in_(sorted(set(row_ids)))
-            query = _staged_with_attempts().where(wanted, sa.and_(_SWEPT)).order_by(t.staged_files.c.id)
+            query = _staged_with_attempts().where(wanted, _SWEPT).order_by(t.staged_files.c.id)
             found = [row.id for row in connection.execute(query.with_for_update(of=t.staged_files))]
             if found:
                 mine = t.staged_files.c.id.in_(found)

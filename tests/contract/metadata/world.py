@@ -54,6 +54,8 @@ class World:
     store: MetadataStore
     generation: int = 0
     ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    open_ref: SequenceRef = field(default_factory=lambda: SequenceRef(SUPERVISOR, 0, 0))
+    token: str = ""
 
     def lead(self, node: str = "overlord-1") -> int:
         """Takes leadership from whoever has it."""
@@ -139,11 +141,11 @@ class World:
     def publish(self, request: PublishRequest) -> PublishReply:
         return self.store.publish(self.generation, request, NOON_MS)
 
-    def ready(self, end: OffsetMap, hours: int = 1, quarantined: int = 0) -> PublishRequest:
+    def ready(self, end: OffsetMap, hours: int = 1, quarantined: int = 0, last: bool = False) -> PublishRequest:
         """A new group over the end's partitions, sealed at ``end``, its files staged."""
         record = self.open(*end)
         token = self.attempt(record.ref)
-        sealed, _ = self.seal(record.ref, end)
+        sealed, *_ = self.seal(record.ref, end, last)
         return self.prepare(token, sealed, hours, quarantined)
 
 

@@ -1,0 +1,81 @@
+"""Supervisors, their history and the audit trail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ingest.metadata.records import AuditRow, DesiredState
+from ingest.metadata.store import StoreConflict
+from tests.contract.metadata.world import NOON_MS, SPEC, SUPERVISOR, TABLE, World, audit
+
+
+def put(world: World, spec: dict[str, Any], desired: DesiredState = DesiredState.RUNNING, at_ms: int = NOON_MS) -> int:
+    return world.store.put_supervisor(world.generation, SUPERVISOR, TABLE, spec, desired, at_ms).version
+
+
+def test_each_new_spec_is_the_next_version_and_the_same_spec_keeps_its_own(world: World) -> None:
+    assert put(world, SPEC, at_ms=NOON_MS + 1) == 1
+    assert put(world, SPEC | {"context": {"a": 1}}) == 2
+    assert put(world, SPEC | {"context": {"a": 1}}) == 2
+    assert put(world, SPEC) == 3
+    assert world.store.spec(SUPERVISOR, 2) == SPEC | {"context": {"a": 1}}
+    assert [entry.version for entry in world.store.history(SUPERVISOR)] == [3, 2, 1]
+    with pytest.raises(StoreConflict, match="version 9"):
+        world.store.spec(SUPERVISOR, 9)
+
+
+def test_a_spec_comes_back_exactly_as_it_was_posted(world: World) -> None:
+    spec: dict[str, Any] = {"z": 1, "a": [None, 1.5, -0.0, 2**70, "ü\u2028\x00"], "nested": {"b": {}, "a": False}}
+    put(world, spec)
+    stored = world.store.supervisor(SUPERVISOR)
+    assert stored is not None and stored.spec == spec
+    assert list(stored.spec) == ["z", "a", "nested"], "also in the order of its keys"
+    table = world.store.table(TABLE, None)
+    assert table is not None and table.specs == {SUPERVISOR: {2: spec}}
+
+
+def test_what_is_desired_is_stored_and_repeats(world: World) -> None:
+    first = world.store.set_desired(world.generation, SUPERVISOR, DesiredState.SUSPENDED, NOON_MS + 1)
+    again = world.store.set_desired(world.generation, SUPERVISOR, DesiredState.SUSPENDED, NOON_MS + 2)
+    assert first == again and first.desired is DesiredState.SUSPENDED and first.version == 1
+    assert world.store.supervisors() == [first]
+
+
+def test_a_terminated_supervisor_leaves_history_and_its_versions_go_on(world: World) -> None:
+    world.store.set_desired(world.generation, SUPERVISOR, DesiredState.TERMINATED, NOON_MS + 1)
+    world.store.set_desired(world.generation, SUPERVISOR, DesiredState.TERMINATED, NOON_MS + 2)
+    assert world.store.supervisors() == []
+    ended = world.store.supervisor(SUPERVISOR)
+    assert ended is not None and ended.desired is DesiredState.TERMINATED and ended.spec == SPEC
+    with pytest.raises(StoreConflict, match="post its spec"):
+        world.store.set_desired(world.generation, SUPERVISOR, DesiredState.RUNNING, NOON_MS)
+    assert put(world, SPEC, at_ms=NOON_MS + 5) == 3
+    history = world.store.history(SUPERVISOR)
+    assert [(e.version, e.spec is None, e.created_ms - NOON_MS) for e in history] == [
+        (3, False, 5),
+        (2, True, 1),
+        (1, False, 0),
+    ]
+
+
+def test_a_supervisor_never_changes_its_table(world: World) -> None:
+    with pytest.raises(StoreConflict, match="another id"):
+        world.store.put_supervisor(world.generation, SUPERVISOR, "ads", SPEC, DesiredState.RUNNING, NOON_MS)
+    assert world.store.datasources() == [TABLE]
+
+
+def test_an_unknown_supervisor_cannot_be_suspended(world: World) -> None:
+    with pytest.raises(StoreConflict, match="'nobody'"):
+        world.store.set_desired(world.generation, "nobody", DesiredState.SUSPENDED, NOON_MS)
+    assert world.store.supervisor("nobody") is None and world.store.history("nobody") == []
+
+
+def test_the_trail_is_newest_first_and_may_be_asked_per_supervisor(world: World) -> None:
+    rows = [audit("one", 1), AuditRow(2, "other", "two", {"lost": {"0": [3, 9]}}), audit("three", 0, reason="ü")]
+    for row in rows:
+        world.store.append_audit(world.generation, row)
+    assert world.store.audit(None, 10) == rows[::-1]
+    assert world.store.audit(SUPERVISOR, 1) == [rows[2]]
+    assert world.store.audit("other", 10) == [rows[1]]
