@@ -171,7 +171,7 @@ def contents(path: Path) -> list[Row]:
     return rows
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     parts=st.lists(st.lists(row_strategy, min_size=1, max_size=12), min_size=1, max_size=4),
     rollup=st.booleans(),
