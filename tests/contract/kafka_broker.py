@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from ingest.stream.kafka import KafkaSupplier
@@ -12,6 +13,7 @@ from ingest.stream.properties import translate
 from ingest.stream.supplier import RecordSupplier
 from tests.contract.streams import DEADLINE_S, Records, values
 from tests.servers import topics
+from tests.servers.devbroker import DevBroker
 from tests.servers.fixtures import fresh_name
 from tests.servers.kafka import KafkaCluster
 from tests.servers.kfake import Kfake
@@ -20,7 +22,7 @@ from tests.servers.kfake import Kfake
 class KafkaBroker:
     """`Stream` on a broker that speaks Kafka's protocol."""
 
-    def __init__(self, server: Kfake | KafkaCluster) -> None:
+    def __init__(self, server: Kfake | KafkaCluster | DevBroker) -> None:
         self._server = server
         self._bootstrap = server.bootstrap
 
@@ -46,6 +48,8 @@ class KafkaBroker:
         topics.produce(self._bootstrap, topic, records, partition=partition, timestamps_ms=times, keys=keys)
 
     def open_transaction(self, topic: str, partition: int, records: Records) -> Callable[[bool], None]:
+        if isinstance(self._server, DevBroker):
+            pytest.skip("the development broker has no transactions")
         producer = Producer(
             {"bootstrap.servers": self._bootstrap, "transactional.id": fresh_name("x"), "linger.ms": 1, **topics.QUIET}
         )
@@ -67,6 +71,8 @@ class KafkaBroker:
         self.open_transaction(topic, partition, records)(commit)
 
     def holes(self) -> str:
+        if isinstance(self._server, DevBroker):
+            pytest.skip("the development broker does not compact")
         topic = topics.create_topic(
             self._bootstrap,
             cleanup_policy="compact",

@@ -1,4 +1,4 @@
-"""What every `RecordSupplier` promises, on the memory twin, on the look-alike and on Apache Kafka."""
+"""What every `RecordSupplier` promises, on the memory twin and on every broker of the tests."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ STREAMS = [
     "memory",
     pytest.param("kfake", marks=pytest.mark.integration),
     pytest.param("kafka", marks=pytest.mark.integration),
+    pytest.param("devbroker", marks=pytest.mark.integration),
 ]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.devbroker import DevBroker
 from tests.servers.kafka import KafkaCluster
 from tests.servers.kfake import Kfake, kfake_binary
 from tests.servers.postgres import Postgres, postgres_binaries
@@ -70,6 +71,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
         first_run_of_kafka()
     with KafkaCluster(Path(tmp_path_factory.mktemp("kafka"))) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def devbroker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevBroker]:
+    """Our own development broker; for its own tests and the quickstart's."""
+    with DevBroker(Path(tmp_path_factory.mktemp("devbroker"))) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
