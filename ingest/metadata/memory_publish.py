@@ -125,7 +125,7 @@ class MemoryPublishing(MemoryBase):
         state.watermarks[key] = furthest(state.watermarks.get(key, OffsetMap()), request.watermark_ms)
         record = self._record(ref)
         assert record is not None
-        self._put(replace(record, state=SequenceState.PUBLISHED))
+        self._put(replace(record, state=SequenceState.PUBLISHED, version=version))
         self._append_ledger(rules.ledger_row(request, record, group.topic, version, now_ms))
         if request.quarantine is not None:
             files = state.quarantine.setdefault(group.datasource, [])

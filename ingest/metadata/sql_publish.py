@@ -112,9 +112,10 @@ def _apply(
     assert changed == len(view.staged), "staged rows changed under their lock"
     end_files(connection, ref)  # of other attempts: never to be published now
     _move_offsets(connection, request, group.topic)
-    update_sequence(connection, record, replace(record, state=SequenceState.PUBLISHED))
     connection.execute(sa.delete(t.pending_segments).where(is_sequence(t.pending_segments, ref)))
     version = raise_version(connection, group.datasource)
+    # Its row is already ours by the stream's lock: no lock is taken after the version's.
+    update_sequence(connection, record, replace(record, state=SequenceState.PUBLISHED, version=version))
     _insert_rows(connection, request, record, group, (version, now_ms))
     return version
 

@@ -30,6 +30,7 @@ def sequence_of(row: Any) -> SequenceRecord:
         end=row.end_offsets,
         assigned=row.assigned,
         released=row.released,
+        version=row.version,
     )
 
 
@@ -42,6 +43,7 @@ def sequence_values(record: SequenceRecord) -> dict[str, Any]:
         "spec_version": record.spec_version,
         "opened_at_ms": record.opened_at_ms,
         "assigned": record.assigned,
+        "version": record.version,
         "released": record.released,
     }
 

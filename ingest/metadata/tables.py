@@ -201,6 +201,7 @@ sequences = Table(
     Column("assigned", Boolean, nullable=False),
     Column("released", Boolean, nullable=False),
     _big("parse_exceptions", server_default="0"),
+    _big("version", server_default="0"),
     ForeignKeyConstraint(["supervisor", "group_epoch"], ["task_groups.supervisor", "task_groups.group_epoch"]),
     Index("ix_sequences_unpublished", "supervisor", **_where("state IN ('open', 'sealed')")),
 )

@@ -160,6 +160,7 @@ def _create_sequences() -> None:
         sa.Column("assigned", sa.Boolean, nullable=False),
         sa.Column("released", sa.Boolean, nullable=False),
         sa.Column("parse_exceptions", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("version", sa.BigInteger, nullable=False, server_default="0"),
         sa.PrimaryKeyConstraint("supervisor", "group_epoch", "number", name="pk_sequences"),
         sa.ForeignKeyConstraint(
             ["supervisor", "group_epoch"],

@@ -40,7 +40,7 @@ def test_a_publish_moves_segments_offsets_ledger_state_and_version_together(worl
     assert (row.ref, row.start, row.end, row.version) == (request.ref, request.start, request.end, reply.version)
     assert row.counts == request.counts and row.token == request.token and row.topic == TOPIC
     [record] = world.store.sequences(SUPERVISOR, request.ref.group, 0)[:1]
-    assert record.state is SequenceState.PUBLISHED
+    assert (record.state, record.version) == (SequenceState.PUBLISHED, reply.version)
     [quarantine] = world.store.quarantine_files(TABLE, 10)
     assert (quarantine.rows, quarantine.ref) == (3, request.ref)
     assert version(world) == before + 1
