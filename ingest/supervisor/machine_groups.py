@@ -170,7 +170,9 @@ class GroupRules(ReplicaRules):
         if group is None or event.ref.number not in group.sequences:
             return []
         if event.outcome in (PublishOutcome.PUBLISHED, PublishOutcome.ALREADY):
-            del group.sequences[event.ref.number]
+            # Earlier ones too: offsets move in order, and the answer to their publish may have been lost.
+            for number in [number for number in group.sequences if number <= event.ref.number]:
+                del group.sequences[number]
             group.failures = 0
             self.health.progressed()
             return []

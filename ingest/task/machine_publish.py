@@ -18,7 +18,7 @@ class PublishRules(CheckpointRules):
         """Moves every sequence as far as what is known allows."""
         if self.finished or not self.started:
             return []
-        commands = self.skip_published()
+        commands = [*self.skip_published(), *self._close_gap()]
         for sequence in self.in_order():
             if sequence.number in self.rewinding:
                 continue
@@ -39,6 +39,13 @@ class PublishRules(CheckpointRules):
             return []
         sequence.phase = SequencePhase.PUBLISHING
         return [Publish(sequence.record, again=sequence.pushed)]
+
+    def _close_gap(self) -> list[Command]:
+        """Told of a sequence that does not follow the last one known: asks for all in between."""
+        if not self.has_gap or self.now_ms < self.learn_ms:
+            return []
+        self.learn_ms = self.now_ms + self.limits.learn_ms
+        return [AskSequences(max(self.last_number, 0))]
 
     def _learn_outcome(self) -> list[Command]:
         """A replica that does not upload asks now and then what became of its sequences."""
@@ -75,14 +82,15 @@ class PublishRules(CheckpointRules):
                 return self.finish(False, f"fenced: {event.reply.detail}")
 
     def on_publish_failed(self, event: PublishFailed) -> list[Command]:
-        """Merge or upload failed: nothing is given up, everything is tried again on new paths."""
+        """Merge, staging or upload failed: everything is tried again on new paths. Staging is also
+        refused when another replica has published meanwhile, so the task asks."""
         sequence = self.sequences.get(event.number)
         if sequence is None or sequence.phase is not SequencePhase.PUBLISHING:
             return []
         sequence.phase = SequencePhase.COMPLETE
         sequence.pushed = False
         self.detail = event.error
-        return self._retry(sequence)
+        return [*self._retry(sequence), AskSequences(sequence.number)]
 
     def _retry(self, sequence: Sequence) -> list[Command]:
         wait_ms = min(self.limits.retry_ms << sequence.tries, self.limits.retry_max_ms)

@@ -28,6 +28,7 @@ class SequenceRules(TaskState):
     def learn(self, records: Iterable[SequenceRecord]) -> list[Command]:
         """Takes over saved records; the order of calls and their repetition do not matter."""
         commands: list[Command] = []
+        self.has_gap = False
         for record in sorted(records, key=lambda record: record.ref.number):
             known = self.sequences.get(record.ref.number)
             if known is not None:
@@ -43,7 +44,9 @@ class SequenceRules(TaskState):
         number = record.ref.number
         before = self.sequences.get(self.last_number)
         if self.last_number >= 0 and (number != self.last_number + 1 or (before is not None and before.is_open)):
-            return []  # not told without a gap: a later message tells all
+            # What lies between was closed empty, published or not told: the store knows, and is asked.
+            self.has_gap = True
+            return []
         if before is not None:
             assert before.record.end == record.start, f"{record.ref.name} does not start where {before.number} ends"
         self.last_number = number

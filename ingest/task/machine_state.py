@@ -81,6 +81,7 @@ class TaskState:
         self.ask: Ask | None = None
         self.ask_not_before_ms = 0
         self.learn_ms = 0
+        self.has_gap = False
         self.rewinding: set[int] = set()
         self.held_bytes = 0
         self.detail = ""

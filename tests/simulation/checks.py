@@ -1,0 +1,150 @@
+"""What must hold after every change of the store, at every answer to a query, and after healing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ingest.metadata.records import DesiredState
+from ingest.offsets import OffsetMap
+from ingest.protocol import SequenceRef, SequenceState
+
+if TYPE_CHECKING:
+    from tests.simulation.query_node import Answered, QueryNode, Snapshot
+    from tests.simulation.world import World
+
+
+class Violation(AssertionError):
+    """An invariant of docs/protocol.md does not hold; the first word names it."""
+
+
+class Checks:
+    """Incremental: each ledger row, sequence and answer is looked at once."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.ledger_seen = 0
+        self.chain: dict[int, int] = {}
+        self.epochs: dict[int, int] = {}
+        self.ends: dict[SequenceRef, OffsetMap] = {}
+        self.version = 0
+
+    # ------------------------------------------------------------ the store
+
+    def after_commit(self) -> None:
+        """Called by the store in every transaction that changed something."""
+        self.offsets_chain()
+        self.sequences()
+        self.files()
+
+    def offsets_chain(self) -> None:
+        """PB-1, PB-2, PB-4: ledger rows follow each other without gap or overlap per partition and epoch,
+        each holds exactly its range's records, and the committed offsets stand at their end."""
+        world = self.world
+        stream = world.store.state.streams.get((world.supervisor, world.topic_name))
+        if stream is None:
+            return
+        rows = world.store.state.published.get(world.supervisor, [])
+        for row in rows[self.ledger_seen :]:
+            for p, start in row.start.items():
+                if row.epochs[p] != self.epochs.get(p, 0):
+                    raise Violation(f"PB-5 {row.ref.name} was published under epoch {row.epochs[p]} of partition {p}")
+                expected = self.chain.get(p, stream.starts[p])
+                if start != expected:
+                    raise Violation(f"PB-1 {row.ref.name} starts at {start} of partition {p}, not at {expected}")
+                self.chain[p] = row.end[p]
+            self.published(row.segment_ids, row.start, row.end, row.epochs)
+        self.ledger_seen = len(rows)
+        for p, epoch in stream.epochs.items():
+            if epoch != self.epochs.get(p, 0):
+                self.epochs[p] = epoch
+                self.chain[p] = stream.committed[p]
+            if stream.committed[p] != self.chain.get(p, stream.starts[p]):
+                raise Violation(f"PB-4 partition {p} is committed at {stream.committed[p]}, the ledger ends elsewhere")
+        version = world.store.state.tables.get(world.table, 0)
+        if version < self.version:
+            raise Violation(f"PB-6 the table went from version {self.version} to {version}")
+        self.version = version
+
+    def published(self, segment_ids: tuple[str, ...], start: OffsetMap, end: OffsetMap, epochs: OffsetMap) -> None:
+        """The files of a publish hold the records of its range, each once."""
+        world = self.world
+        entries = world.store.state.segments.get(world.table, {})
+        paths = [str(entries[name].payload["loadSpec"]["path"]) for name in segment_ids]
+        found = sorted(row for path in paths for row in world.deep_storage.get(path, []))
+        expected = sorted(row for p in start for row in world.topic.between(p, start[p], end[p]))
+        if found != expected:
+            missing, more = set(expected) - set(found), set(found) - set(expected)
+            raise Violation(
+                f"PB-2 {start} to {end}: missing {sorted(missing)[:5]}, too many {sorted(more)[:5]}"
+                f", {len(found)} rows for {len(expected)} records"
+            )
+        for path in paths:
+            world.published_rows[path] = [(p, epochs[p], offset) for p, offset in world.deep_storage[path]]
+
+    def sequences(self) -> None:
+        """CK-2, CK-3: an end never changes, one open sequence owns a partition."""
+        owners: dict[int, SequenceRef] = {}
+        for record in self.world.store.state.unpublished.get(self.world.supervisor, ()):
+            if record.state is SequenceState.OPEN:
+                for p in record.start:
+                    if p in owners:
+                        raise Violation(f"CK-3 {owners[p].name} and {record.ref.name} both own partition {p}")
+                    owners[p] = record.ref
+            elif record.end is not None and self.ends.setdefault(record.ref, record.end) != record.end:
+                raise Violation(f"CK-2 {record.ref.name} ended at {self.ends[record.ref]}, now at {record.end}")
+
+    def files(self) -> None:
+        """DS-1: a published file exists."""
+        for path in self.world.published_rows:
+            if path not in self.world.deep_storage:
+                raise Violation(f"DS-1 the file {path} of a published segment is gone")
+
+    # ------------------------------------------------------------ queries
+
+    def answer(self, node: QueryNode, snapshot: Snapshot, answered: Answered, rows: int) -> None:
+        """HO-1..HO-3: every record up to the positions exactly once, and nothing answered before is missing."""
+        if rows != len(answered.rows):
+            raise Violation(f"HO-2 {node.name} counts {rows} rows, {len(answered.rows)} are different")
+        topic, committed = self.world.topic, snapshot.stream.committed
+        expected = {row for path in snapshot.paths for row in self.world.published_rows[path]}
+        for p, position in answered.positions.items():
+            epoch = answered.epochs[p]
+            expected |= {(p, epoch, o) for _, o in topic.between(p, committed[p], position)}
+        if expected != answered.rows:
+            missing, more = sorted(expected - answered.rows), sorted(answered.rows - expected)
+            raise Violation(f"HO-1 {node.name} at version {answered.version}: missing {missing[:5]}, has {more[:5]}")
+        before = node.answered
+        if before is None:
+            return
+        gone = {row for row in before.rows - answered.rows if answered.epochs[row[0]] == before.epochs[row[0]]}
+        if gone:
+            raise Violation(f"HO-3 {node.name} lost {sorted(gone)[:5]} between {before.version} and {answered.version}")
+
+    # ------------------------------------------------------------ the end
+
+    def unfinished(self) -> str | None:
+        """LV-1: everything is published and answered; what is not, in words."""
+        world = self.world
+        stream = world.store.state.streams.get((world.supervisor, world.topic_name))
+        if stream is None:
+            return "LV-1 no offsets were ever stored"
+        if world.store.state.supervisors[world.supervisor].desired is DesiredState.TERMINATED:
+            return self._not_ended()
+        for p, end in sorted(world.topic.ends.items()):
+            if stream.committed.get(p) != end:
+                return f"LV-1 partition {p} is committed at {stream.committed.get(p)}, the topic ends at {end}"
+        version = world.store.table_versions()[world.table]
+        for node in world.nodes:
+            if node.answered is None or node.answered.version != version:
+                at = node.answered.version if node.answered else "no version"
+                return f"LV-2 {node.name} answers at {at}, the table is at {version}: {node.refusal}"
+        return None
+
+    def _not_ended(self) -> str | None:
+        """LV-3: a terminated supervisor publishes what was read and leaves no task behind."""
+        world = self.world
+        left = world.store.state.unpublished.get(world.supervisor, ())
+        if left:
+            return f"LV-3 terminated, but {left[0].ref.name} is {left[0].state.value}"
+        alive = sorted(token for token, task in world.tasks.items() if task.alive)
+        return f"LV-3 terminated, but {alive} run" if alive else None

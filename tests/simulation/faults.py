@@ -1,0 +1,103 @@
+"""What goes wrong in a world, drawn from its seed: percentages and kinds; nothing after healing."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a world is and which operator's acts it sees."""
+
+    partitions: int
+    late_partitions: int
+    task_count: int
+    replicas: int
+    workers: int
+    nodes: int
+    acts: tuple[str, ...]
+    two_leaders: bool
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Percentages: per message for the network, per store call for the overlord, per loop for tasks."""
+
+    drop: float = 0
+    repeat: float = 0
+    slow: float = 0
+    reply_lost: float = 0
+    task_crash: float = 0
+    manifest_lost: float = 0
+    task_freeze: float = 0
+    task_cut_off: float = 0
+    leader_crash: float = 0
+    leader_freeze: float = 0
+    store_refuses: float = 0
+    upload_fails: float = 0
+    files_lost: float = 0
+    node_restart: float = 0
+    ack_lost: float = 0
+    beat_lost: float = 0
+
+    def healed(self) -> Faults:
+        return Faults()
+
+
+def draw_shape(rng: random.Random) -> Shape:
+    """Mostly small worlds: short traces are worth more than long ones."""
+    partitions = rng.choice((1, 1, 2, 2, 2, 3, 4))
+    acts = [name for name, odds in ACTS if rng.random() < odds]
+    rng.shuffle(acts)
+    return Shape(
+        partitions=partitions,
+        late_partitions=rng.choice((0, 0, 0, 1, 2)),
+        task_count=rng.choice((1, 1, 1, 2)),
+        replicas=rng.choice((1, 2, 2, 2, 3)),
+        workers=3,
+        nodes=rng.choice((0, 1, 1, 1, 2)),
+        acts=tuple(acts[:3]),
+        two_leaders=rng.random() < 0.3,
+    )
+
+
+ACTS = (
+    ("suspend", 0.15),
+    ("respec", 0.2),
+    ("rescale", 0.12),
+    ("reset", 0.12),
+    ("discard", 0.08),
+    ("replicas", 0.1),
+    ("drain", 0.15),
+    ("conflict", 0.12),
+    ("terminate", 0.04),
+)
+
+
+def draw_faults(rng: random.Random) -> Faults:
+    """Each kind is absent, rare or frequent, independently: many worlds see few kinds, and clearly."""
+
+    def some(rare: float, often: float, odds: float = 0.5) -> float:
+        if rng.random() > odds:
+            return 0.0
+        return rare if rng.random() < 0.6 else often
+
+    return Faults(
+        drop=some(3, 15),
+        repeat=some(3, 15),
+        slow=some(5, 20),
+        reply_lost=some(10, 40),
+        task_crash=some(0.5, 2.5, 0.6),
+        manifest_lost=some(30, 100),
+        task_freeze=some(0.5, 2, 0.4),
+        task_cut_off=some(0.5, 2, 0.4),
+        leader_crash=some(0.3, 1.5, 0.5),
+        leader_freeze=some(0.5, 1.5, 0.3),
+        store_refuses=some(1, 5, 0.3),
+        upload_fails=some(10, 40, 0.3),
+        files_lost=some(5, 20, 0.2),
+        node_restart=some(1, 4, 0.3),
+        ack_lost=some(10, 40, 0.3),
+        beat_lost=some(5, 25, 0.3),
+    )

@@ -1,0 +1,29 @@
+"""The modelled topic: partitions of numbered records with holes, which come in bursts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Topic:
+    """``records[p]`` holds the visible offsets below ``ends[p]``; the others are holes for ever."""
+
+    records: dict[int, set[int]] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+
+    def add_partition(self, partition: int, first: int) -> None:
+        """``first`` is its log start."""
+        self.records[partition] = set()
+        self.ends[partition] = first
+
+    def append(self, partition: int, visible: bool) -> None:
+        """One more offset: a record, or a hole (an aborted or control record)."""
+        if visible:
+            self.records[partition].add(self.ends[partition])
+        self.ends[partition] += 1
+
+    def between(self, partition: int, start: int, end: int) -> list[tuple[int, int]]:
+        """Visible records of a half-open range, as (partition, offset)."""
+        visible = self.records[partition]
+        return [(partition, offset) for offset in range(start, end) if offset in visible]

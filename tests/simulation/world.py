@@ -1,0 +1,261 @@
+"""A world by seed: stream, network, overlords, workers, tasks, query nodes, operators and their faults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingest.metadata.memory import MemoryMetadataStore
+from ingest.metadata.records import DesiredState
+from ingest.offsets import OffsetMap
+from ingest.protocol import AttemptRecord, PublishOutcome, TaskWelcome
+from ingest.supervisor import messages as m
+from ingest.supervisor.config import SupervisorConfig
+from ingest.supervisor.machine import SupervisorMachine
+from ingest.task.machine import IndexTaskMachine
+from ingest.task.messages import TaskLimits
+from tests.simulation.checks import Checks, Violation
+from tests.simulation.clock import Clock
+from tests.simulation.disk import ROW_BYTES, Hydrant, Row
+from tests.simulation.faults import Faults, Shape, draw_faults, draw_shape
+from tests.simulation.network import Network
+from tests.simulation.overlord_node import OverlordNode
+from tests.simulation.query_node import EpochRow, QueryNode
+from tests.simulation.stream import Topic
+from tests.simulation.task_process import TaskProcess
+from tests.simulation.worker_node import WorkerNode
+
+WALL_MS = 1_760_000_000_000
+FAULTS_MS = 24_000
+HEALING_MS = 90_000
+SETTLE_MS = 500
+
+TIMING = SupervisorConfig(
+    supervisor="edits",
+    datasource="edits",
+    topic="edits",
+    spec_version=1,
+    pause_ms=1_500,
+    lease_ms=3_500,
+    retell_ms=700,
+    tell_ms=1_500,
+    round_again_ms=500,
+    silence_ms=3_000,
+    beside_ms=1_500,
+    burnt_ms=9_000,
+    start_ms=4_000,
+    restart_ms=200,
+    restart_max_ms=2_000,
+    patience_ms=5_000,
+    reset_ms=6_000,
+)
+LIMITS = TaskLimits(
+    segment_rows_max=14,
+    sequence_rows_max=40,
+    sequence_bytes_max=10_000,
+    period_ms=4_000,
+    held_bytes_max=120 * ROW_BYTES,
+    pause_lease_ms=3_000,
+    ask_again_ms=700,
+    ask_again_max_ms=2_500,
+    learn_ms=900,
+    retry_ms=250,
+    retry_max_ms=1_500,
+)
+
+
+class Rules:
+    """What a mutant replaces: the machines, the store, the reader, the welcome."""
+
+    def task(self, token: str, limits: TaskLimits) -> IndexTaskMachine:
+        return IndexTaskMachine(token, limits)
+
+    def supervisor(self, config: SupervisorConfig, generation: int) -> SupervisorMachine:
+        return SupervisorMachine(config, generation)
+
+    def store(self) -> MemoryMetadataStore:
+        return MemoryMetadataStore()
+
+    def node(self, world: World, name: str) -> QueryNode:
+        return QueryNode(world, name)
+
+    def welcome(self, leader: OverlordNode, attempt: AttemptRecord) -> TaskWelcome:
+        groups = {group.group: group for group in leader.store.groups(attempt.supervisor)}
+        group = groups.get(attempt.group)
+        sequences = group.sequences if group is not None else ()
+        return TaskWelcome(leader.generation, sequences, {}, attempt.committer)
+
+
+class World:
+    """Everything of one run. ``run`` raises ``Violation`` or AssertionError with the seed's story."""
+
+    def __init__(self, seed: int, rules: Rules | None = None, keep_trace: bool = False) -> None:
+        self.seed = seed
+        self.rules = rules or Rules()
+        self.clock = Clock(seed, keep_trace)
+        rng = self.clock.random
+        self.shape: Shape = draw_shape(rng)
+        self.faults: Faults = draw_faults(rng)
+        self.timing, self.limits = TIMING, LIMITS
+        self.supervisor = self.table = self.topic_name = "edits"
+        self.capacity = 6
+        self.counters: dict[str, int] = {}
+        self.topic = Topic()
+        self.first: dict[int, int] = {}
+        self.store = self.rules.store()
+        self.deep_storage: dict[str, list[Row]] = {}
+        self.published_rows: dict[str, list[EpochRow]] = {}
+        self.pushed: dict[str, dict[int, dict[str, Any] | None]] = {}
+        self.manifests: dict[tuple[str, str], tuple[str, list[Hydrant]]] = {}
+        self.tasks: dict[str, TaskProcess] = {}
+        self.checks = Checks(self)
+        self.store.hooks.committed = lambda _: self.checks.after_commit()
+        self.network = Network(self)
+        self._begin()
+
+    def _begin(self) -> None:
+        shape, clock = self.shape, self.clock
+        clock.note("seed", self.seed, shape, self.faults)
+        for p in range(shape.partitions):
+            self.add_partition(p)
+        founder = self.store.take_leadership("founder", "founder", None)
+        assert founder is not None
+        self.put_spec(founder.generation, shape.task_count, shape.replicas, DesiredState.RUNNING)
+        self.store.resign(founder.generation)
+        self.overlords = [OverlordNode(self, name) for name in (("o1", "o2") if shape.two_leaders else ("o1",))]
+        self.workers = {name: WorkerNode(self, name) for name in [f"w{i}" for i in range(shape.workers)]}
+        self.nodes = [self.rules.node(self, f"q{i}") for i in range(shape.nodes)]
+        for p in range(shape.partitions):
+            clock.after(clock.between(0, 1_500), lambda p=p: self.produce(p))  # type: ignore[misc]
+        for late in range(shape.late_partitions):
+            p = shape.partitions + late
+            clock.after(clock.between(3_000, FAULTS_MS), lambda p=p: self.appear(p))  # type: ignore[misc]
+        for act in shape.acts:
+            clock.after(clock.between(2_000, FAULTS_MS - 4_000), lambda act=act: self.act(act))  # type: ignore[misc]
+
+    # ------------------------------------------------------------ small services
+
+    def count(self, name: str) -> int:
+        self.counters[name] = self.counters.get(name, 0) + 1
+        return self.counters[name]
+
+    def wall_ms(self) -> int:
+        return WALL_MS + self.clock.now_ms
+
+    def some_leader(self) -> OverlordNode | None:
+        """Any overlord that believes it leads, the stale one too."""
+        leading = [overlord for overlord in self.overlords if overlord.leads]
+        return self.clock.random.choice(leading) if leading else None
+
+    def segment_payload(self, segment_id: str, path: str, rows: list[Row]) -> dict[str, Any]:
+        """A segment record as the store keeps it; nobody parses it here."""
+        return {"id": segment_id, "rows": len(rows), "loadSpec": {"type": "memory", "path": path}}
+
+    # ------------------------------------------------------------ stream
+
+    def add_partition(self, partition: int) -> None:
+        self.first[partition] = self.clock.random.choice((0, 0, 5, 100))
+        self.topic.add_partition(partition, self.first[partition])
+
+    def appear(self, partition: int) -> None:
+        self.clock.note("partition", partition, "appears")
+        self.add_partition(partition)
+        self.produce(partition)
+
+    def produce(self, partition: int) -> None:
+        """A burst, then silence, then again: idle streams resume."""
+        if self.clock.now_ms > FAULTS_MS:
+            return
+        for _ in range(self.clock.between(1, 14)):
+            self.topic.append(partition, visible=not self.clock.chance(12))
+        pause_ms = self.clock.between(200, 2_500) if self.clock.chance(80) else self.clock.between(4_000, 9_000)
+        self.clock.after(pause_ms, lambda: self.produce(partition))
+
+    # ------------------------------------------------------------ operators
+
+    def put_spec(self, generation: int, task_count: int, replicas: int, desired: DesiredState) -> None:
+        spec = {"taskCount": task_count, "replicas": replicas, "edition": self.count("edition")}
+        self.store.put_supervisor(generation, self.supervisor, self.table, spec, desired, self.wall_ms())
+
+    def act(self, act: str) -> None:
+        """What an operator does, through whoever leads; repeated until somebody does."""
+        leader = self.some_leader()
+        if leader is None or leader.generation != self.store.state.generation:
+            self.clock.after(500, lambda: self.act(act))
+            return
+        record = self.store.supervisor(self.supervisor)
+        assert record is not None
+        if record.desired is DesiredState.TERMINATED:
+            return
+        self.clock.note("operator:", act)
+        acts = {"drain": self._drain, "conflict": self._conflict, "reset": self._reset, "discard": self._discard}
+        if act in acts:
+            acts[act](leader)
+            return
+        count, replicas = record.spec["taskCount"], record.spec["replicas"]
+        if act == "respec":
+            self.put_spec(leader.generation, count, replicas, record.desired)
+        elif act == "rescale":
+            self.put_spec(leader.generation, 3 - count if count < 3 else 1, replicas, record.desired)
+        elif act == "replicas":
+            self.put_spec(leader.generation, count, self.clock.between(1, 3), record.desired)
+        else:
+            self._want(leader, act)
+        current = self.store.supervisor(self.supervisor)
+        assert current is not None
+        leader.post(m.DesiredChanged(self.clock.now_ms, current.desired, leader.config()))
+
+    def _want(self, leader: OverlordNode, act: str) -> None:
+        wanted = {
+            "suspend": DesiredState.SUSPENDED,
+            "resume": DesiredState.RUNNING,
+            "terminate": DesiredState.TERMINATED,
+        }
+        self.store.set_desired(leader.generation, self.supervisor, wanted[act], self.wall_ms())
+        if act == "suspend":
+            self.clock.after(self.clock.between(500, 9_000), lambda: self.act("resume"))
+
+    def _conflict(self, leader: OverlordNode) -> None:
+        """As if the stored offsets lay inside the oldest range (a database restored by hand)."""
+        unpublished = sorted(self.store.state.unpublished.get(self.supervisor, ()), key=lambda r: r.ref)
+        if unpublished:
+            oldest = unpublished[0].ref
+            leader.post(m.PublishSeen(self.clock.now_ms, "", oldest, PublishOutcome.CONFLICT))
+
+    def _discard(self, leader: OverlordNode) -> None:
+        self._reset(leader, discard=True)
+
+    def _drain(self, leader: OverlordNode) -> None:
+        live = sorted(token for token, task in self.tasks.items() if task.alive)
+        if live:
+            leader.post(m.ReplicaLeaving(self.clock.now_ms, self.clock.random.choice(live), "drain"))
+
+    def _reset(self, leader: OverlordNode, discard: bool = False) -> None:
+        """Moves one partition somewhere in its log, back or forth."""
+        partition = self.clock.random.choice(sorted(self.topic.ends))
+        to = self.clock.between(self.first[partition], self.topic.ends[partition])
+        leader.post(m.ResetAsked(self.clock.now_ms, OffsetMap({partition: to}), discard))
+
+    # ------------------------------------------------------------ running
+
+    def run(self) -> World:
+        """Faults for a while, then healing, then a last burst; all of it published and answered in time."""
+        self._run_until(FAULTS_MS)
+        self.faults = self.faults.healed()
+        self.clock.note("healed")
+        for p in sorted(self.topic.ends):
+            self.topic.append(p, visible=True)
+        deadline_ms = self.clock.now_ms + HEALING_MS
+        unfinished: str | None = ""
+        while unfinished is not None:
+            if self.clock.now_ms > deadline_ms:
+                raise Violation(unfinished)
+            self._run_until(self.clock.now_ms + SETTLE_MS)
+            unfinished = self.checks.unfinished()
+        self.clock.note("done")
+        return self
+
+    def _run_until(self, until_ms: int) -> None:
+        clock = self.clock
+        while clock.next_ms <= until_ms:
+            clock.step()
+        clock.now_ms = max(clock.now_ms, until_ms)
