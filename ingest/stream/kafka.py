@@ -43,6 +43,8 @@ from ingest.stream.supplier import (
 COLUMNS = ("timestamps", "keys", "headers")
 # Beyond 500 messages a call the objects fall out of the CPU's cache and the collector sees them.
 _CONSUME = 500
+# A poll gathers no more than this and one call's messages, however large they are.
+_BYTES_MAX = 32 << 20
 # What a poll that is behind waits for the fetcher, each time it has emptied the queue.
 _GATHER_S = 0.005
 _GATHER_ROUNDS = 4
@@ -182,7 +184,7 @@ class KafkaSupplier:
         """Takes what the queue holds; waits for more only while the log is known to hold more."""
         rounds = 0
         wait_s = 0.0
-        while gathered.count < max_records:
+        while gathered.count < max_records and gathered.size < _BYTES_MAX:
             size = min(_CONSUME, max_records - gathered.count)
             messages = self._guard(lambda s=size, w=wait_s: consumer.consume(s, w))  # type: ignore[misc]
             if messages:
@@ -329,6 +331,7 @@ class _Gathered:
 
     def __init__(self, positions: Mapping[int, int], columns: Collection[str]) -> None:
         self.count = 0
+        self.size = 0  # bytes of the values
         self.ends: dict[int, int] = {}  # partition -> offset at which its end was reported
         self.errors: list[tuple[KafkaError, int]] = []
         self._positions = positions
@@ -373,7 +376,9 @@ class _Gathered:
         first, last = _offset_of(chunk[0]), _offset_of(chunk[-1])
         self.count += len(chunk)
         columns.end = last + 1
-        columns.values.extend(map(Message.value, chunk))
+        values = list(map(Message.value, chunk))
+        columns.values += values
+        self.size += sum(map(len, filter(None, values)))
         full = last - first + 1 == len(chunk)
         columns.spans.append(range(first, last + 1) if full else list(map(_offset_of, chunk)))
         if "timestamps" in self._wanted:

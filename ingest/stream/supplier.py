@@ -65,7 +65,8 @@ class RecordSupplier(Protocol):
         """Returns records as soon as there are any, at most ``max_records`` (> 0), one `Poll` each partition.
 
         Waits up to ``timeout_ms`` (0 does not wait) for the first record. Caught up it returns what
-        there is, without lingering; behind it gathers more for a few milliseconds.
+        there is, without lingering; behind it gathers more for a few milliseconds,
+        but no more than some tens of megabytes.
 
         Raises:
             OffsetOutOfRange: once for each partition whose position does not exist; that partition

@@ -13,11 +13,12 @@ from ingest.stream.kafka import KafkaSupplier
 from ingest.stream.properties import translate
 from ingest.stream.supplier import AuthenticationRefused, BrokerUnreachable
 from tests.contract.streams import Gatherer, values
+from tests.servers.kafka import KafkaCluster
 from tests.servers.kfake import Kfake
 from tests.servers.mock_cluster import MockCluster
 from tests.servers.process import free_ports
 from tests.servers.proxy import Proxy
-from tests.servers.topics import create_topic, produce
+from tests.servers.topics import admin, create_topic, produce
 
 pytestmark = pytest.mark.integration
 FETCH, METADATA = 1, 3
@@ -110,3 +111,37 @@ def test_reading_goes_on_after_a_partition_of_the_network(tmp_path: Path) -> Non
             read_through(reader, {0: 150})
             assert [offset for offset, _ in reader.records[0]] == list(range(150))
         proxy.close()
+
+
+def test_a_poll_of_large_records_is_bounded_by_bytes(kafka: KafkaCluster) -> None:
+    topic = create_topic(kafka.bootstrap)
+    produce(kafka.bootstrap, topic, [b"x" * 900_000] * 150, config={"queue.buffering.max.kbytes": 400_000})
+    with Gatherer(supplier(kafka.bootstrap, topic)) as reader:
+        reader.assign({0: 0})
+        largest = 0
+        while reader.positions() != {0: 150}:
+            polls = reader.poll(20_000)
+            largest = max(largest, sum(len(value or b"") for poll in polls for value in poll.values))
+        assert 0 < largest < 100 << 20
+
+
+@pytest.mark.slow
+def test_a_frozen_leader_is_left_in_a_dozen_seconds(tmp_path: Path) -> None:
+    with KafkaCluster(tmp_path, 3) as cluster:
+        topic = create_topic(cluster.bootstrap, replicas=3)
+        produce(cluster.bootstrap, topic, values("a", 100), config={"acks": "all"})
+        with Gatherer(supplier(cluster.bootstrap, topic)) as reader:
+            reader.assign({0: 0})
+            reader.read_to({0: 100})
+            found = admin(cluster.bootstrap).list_topics(topic, timeout=10).topics[topic]
+            leader = cluster.nodes[found.partitions[0].leader]
+            leader.freeze()
+            began = time.monotonic()
+            quick = {"acks": "all", "socket.timeout.ms": 3000, "topic.metadata.refresh.interval.ms": 1000}
+            produce(cluster.bootstrap, topic, values("b", 100), config=quick)
+            read_through(reader, {0: 200}, 40)
+            taken = time.monotonic() - began
+            leader.thaw()
+            print(f"read on after {taken:.1f} s")
+            assert taken < 25
+            assert [offset for offset, _ in reader.records[0]] == list(range(200))

@@ -36,14 +36,16 @@ def leaders(client: AdminClient, topic: str) -> int:
     return sum(1 for p in found.partitions.values() if p.leader >= 0)
 
 
-def create_topic(bootstrap: str, partitions: int = 1, topic: str | None = None, **config: object) -> str:
+def create_topic(
+    bootstrap: str, partitions: int = 1, topic: str | None = None, *, replicas: int = 1, **config: object
+) -> str:
     """Creates a topic (``retention_ms=1000`` sets retention.ms) and waits for its leaders."""
     name = topic or fresh_name()
     client = admin(bootstrap)
     settings = {k.replace("_", "."): str(v) for k, v in config.items()}
 
     def made() -> bool:
-        new = NewTopic(name, partitions, 1, config=settings)
+        new = NewTopic(name, partitions, replicas, config=settings)
         try:
             client.create_topics([new])[name].result(10)
         except KafkaException as e:
