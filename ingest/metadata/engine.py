@@ -16,7 +16,7 @@ from ingest.metadata.tables import dump_json, load_json
 
 EXAMPLES = "sqlite:////var/lib/siltstone/metadata.db or postgresql://user:password@host:5432/siltstone"
 
-SQLITE_BUSY_MS = 5_000
+SQLITE_BUSY_MS = 2_000
 """How long SQLite itself waits for another process's write; waits within a process are queued before."""
 
 READ_STATEMENT_MS = 600_000

@@ -20,10 +20,10 @@ class SqlMetadataStore(SqlPublishing, SqlStaging, SqlTables, SqlAttempts, SqlOff
     """``ingest.metadata.store.MetadataStore`` on SQLite or PostgreSQL; safe from any thread."""
 
     def check(self) -> None:
-        check_schema(self._session.engine)
+        check_schema(self.session.engine)
 
     def close(self) -> None:
-        self._session.close()
+        self.session.close()
 
 
 def open_store(url: str, *, lease_ms: int = LEASE_MS, create: bool = False) -> SqlMetadataStore:

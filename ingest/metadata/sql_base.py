@@ -31,13 +31,13 @@ class SqlBase:
     """
 
     def __init__(self, session: SqlSession) -> None:
-        self._session = session
+        self.session = session
 
     def _read(self, work: Callable[[Connection], T]) -> T:
-        return self._session.read(work)
+        return self.session.read(work)
 
     def _write(self, work: Callable[[Connection], T]) -> T:
-        return self._session.write(work)
+        return self.session.write(work)
 
     def _fenced(self, generation: int, work: Callable[[Connection], T]) -> T:
         """A write transaction that holds a share lock on the leadership row until it commits (PR-23)."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from ingest.errors import StoreUnreachable
+from ingest.errors import StoreSchemaError, StoreUnreachable
 from ingest.metadata.engine import READ_STATEMENT_MS, WRITING, mask_url
 
 T = TypeVar("T")
@@ -52,9 +51,9 @@ class SqlSession:
                     return self._write_once(work)
             except DBAPIError as error:
                 if tried == TRIES_MAX or not _may_repeat(error):
-                    raise self._unreachable(error, absent=True) from error
+                    self._raise(error, absent=True)
             except PoolTimeout as error:
-                raise self._unreachable(error, absent=True) from error
+                self._raise(error, absent=True)
         raise AssertionError("not reached")
 
     def _write_once(self, work: Callable[[Connection], T]) -> T:
@@ -73,7 +72,7 @@ class SqlSession:
                     transaction.rollback()
                 # An error that the server reported itself is an answer; a broken connection is none.
                 answered = isinstance(error, DBAPIError) and _code(error) not in ({None} | _SHUTTING_DOWN)
-                raise self._unreachable(error, absent=answered) from error
+                self._raise(error, absent=answered)
             return result
 
     def read(self, work: Callable[[Connection], T]) -> T:
@@ -88,7 +87,7 @@ class SqlSession:
                     connection.exec_driver_sql(f"SET LOCAL statement_timeout = {READ_STATEMENT_MS}")
                 return work(connection)
         except (DBAPIError, PoolTimeout) as error:
-            raise self._unreachable(error, absent=True) from error
+            self._raise(error, absent=True)
 
     def _reader(self) -> Connection:
         connection = self.engine.connect()
@@ -99,8 +98,14 @@ class SqlSession:
     def close(self) -> None:
         self.engine.dispose()
 
-    def _unreachable(self, error: SQLAlchemyError, *, absent: bool) -> StoreUnreachable:
-        return StoreUnreachable(explain(error, self._where), effect_known_absent=absent)
+    def _raise(self, error: SQLAlchemyError, *, absent: bool) -> NoReturn:
+        """The error in the port's words; a statement that is wrong in itself stays what it is."""
+        message = explain(error, self._where)
+        if SCHEMA_CURE in message:
+            raise StoreSchemaError(message) from error
+        if isinstance(error, IntegrityError | DataError | ProgrammingError) and not error.connection_invalidated:
+            raise error
+        raise StoreUnreachable(message, effect_known_absent=absent) from error
 
 
 def _code(error: DBAPIError) -> str | None:
@@ -116,6 +121,8 @@ def _may_repeat(error: DBAPIError) -> bool:
     text = str(error.orig)
     return "database is locked" in text or (isinstance(error, IntegrityError) and "UNIQUE" in text)
 
+
+SCHEMA_CURE = "the schema is missing; run `siltstone migrate`"
 
 # What the driver says, and what a person can do about it.
 _CURES = (
@@ -136,8 +143,8 @@ _CURES = (
     ("readonly database", "the file cannot be written; check its rights and the file system"),
     ("disk is full", "the disk is full; make room"),
     ("database is locked", "another process has been writing to the file for long; is it one of ours?"),
-    ("no such table", "the schema is missing; run `siltstone migrate`"),
-    ("relation", "does not exist", "the schema is missing; run `siltstone migrate`"),
+    ("no such table", SCHEMA_CURE),
+    ("relation", "does not exist", SCHEMA_CURE),
     ("file is not a database", "the file is not a SQLite database; correct metadata.url"),
 )
 
@@ -151,10 +158,3 @@ def explain(error: SQLAlchemyError, where: str) -> str:
         if all(mark in lowered for mark in marks):
             return f"metadata database {where}: {cure} ({first})"
     return f"metadata database {where} did not answer ({first})"
-
-
-def scalar_int(connection: Connection, statement: sa.Executable) -> int:
-    """The one integer a statement yields."""
-    value = connection.execute(statement).scalar_one()
-    assert isinstance(value, int)
-    return value
