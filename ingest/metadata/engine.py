@@ -11,7 +11,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from ingest.errors import StoreSchemaError
+from ingest.errors import StoreSchemaError, StoreUnreachable
 from ingest.metadata.tables import dump_json, load_json
 
 EXAMPLES = "sqlite:////var/lib/siltstone/metadata.db or postgresql://user:password@host:5432/siltstone"
@@ -83,7 +83,12 @@ def mask_url(url: str | URL) -> str:
 
 
 def open_engine(url: str, lease_ms: int) -> Engine:
-    """An engine whose transactions begin as the store needs them; nothing is opened yet."""
+    """An engine whose transactions begin as the store needs them; nothing is opened yet.
+
+    Raises:
+        StoreSchemaError: not a URL of SQLite or PostgreSQL.
+        StoreUnreachable: the SQLite file's folder cannot be made.
+    """
     parsed = parse_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(parsed)
@@ -92,7 +97,11 @@ def open_engine(url: str, lease_ms: int) -> Engine:
 
 def _sqlite(url: URL) -> Engine:
     assert url.database is not None
-    Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"metadata database {mask_url(url)}: the folder cannot be made ({error})"
+        raise StoreUnreachable(message, effect_known_absent=True) from error
     engine = sa.create_engine(
         url,
         json_serializer=dump_json,
