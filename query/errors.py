@@ -1,0 +1,164 @@
+"""Decides how a failed query is told: Druid's error body with its codes, personas, categories and HTTP statuses."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+from segments.errors import ServiceError
+
+_HTTP_STATUS = {
+    "INVALID_INPUT": 400,
+    "UNAUTHORIZED": 401,
+    "FORBIDDEN": 403,
+    "NOT_FOUND": 404,
+    "CONFLICT": 409,
+    "CAPACITY_EXCEEDED": 429,
+    "CANCELED": 500,
+    "DEFENSIVE": 500,
+    "RUNTIME_FAILURE": 500,
+    "UNCATEGORIZED": 500,
+    "UNSUPPORTED": 501,
+    "SERVICE_UNAVAILABLE": 503,
+    "TIMEOUT": 504,
+}
+
+
+class QueryError(ServiceError):
+    """A query that has no answer.
+
+    ``legacy_code`` is Druid's older ``error`` text, which clients of Druid before 26 look at; ``context``
+    values are texts, as in Druid.
+    """
+
+    legacy_code: ClassVar[str] = "Unknown exception"
+    error_code: ClassVar[str] = "general"
+    persona: ClassVar[str] = "OPERATOR"
+    category: ClassVar[str] = "UNCATEGORIZED"
+
+    def __init__(self, message: str, context: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.context = dict(context or {})
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of the answer."""
+        return _HTTP_STATUS[self.category]
+
+    def body(self, host: str | None = None) -> dict[str, object]:
+        """The JSON body: Druid's exception object, with the members older clients read beside it."""
+        return {
+            "error": self.legacy_code,
+            "errorCode": self.error_code,
+            "persona": self.persona,
+            "category": self.category,
+            "errorMessage": self.message,
+            "errorClass": f"org.apache.druid.error.{self.category}",
+            "host": host,
+            "context": self.context,
+        }
+
+
+class InvalidQuery(QueryError):
+    """The statement or request is at fault; its writer can cure it."""
+
+    legacy_code = "Plan validation failed"
+    error_code = "invalidInput"
+    persona = "USER"
+    category = "INVALID_INPUT"
+
+
+class SqlParseError(InvalidQuery):
+    """The text is not SQL that we read; ``line`` and ``column`` count from 1."""
+
+    legacy_code = "SQL parse failed"
+
+    def __init__(self, message: str, line: int = 1, column: int = 1, token: str = "") -> None:
+        super().__init__(message, position(line, column, token))
+
+
+class UnknownName(InvalidQuery):
+    """A table, column or function that does not exist; the message offers the nearest names."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], where: dict[str, str] | None = None) -> None:
+        super().__init__(f"{kind} {name!r} not found{_did_you_mean(name, known)}", where)
+
+
+class UnsupportedQuery(QueryError):
+    """Understood, but not built."""
+
+    legacy_code = "Unsupported operation"
+    error_code = "general"
+    persona = "USER"
+    category = "UNSUPPORTED"
+
+
+class ResourceLimitExceeded(QueryError):
+    """The query needs more memory, rows or size than it may have."""
+
+    legacy_code = "Resource limit exceeded"
+    error_code = "resourceLimit"
+    persona = "USER"
+    category = "INVALID_INPUT"
+
+
+class QueryCapacityExceeded(QueryError):
+    """Too many queries are waiting already."""
+
+    legacy_code = "Query capacity exceeded"
+    error_code = "capacityExceeded"
+    category = "CAPACITY_EXCEEDED"
+    retryable = True
+
+
+class QueryTimeout(QueryError):
+    """The query did not end in the time it was given."""
+
+    legacy_code = "Query timeout"
+    error_code = "queryTimeout"
+    category = "TIMEOUT"
+    retryable = True
+
+
+class QueryCancelled(QueryError):
+    """Somebody cancelled the query."""
+
+    legacy_code = "Query cancelled"
+    error_code = "queryCanceled"
+    persona = "USER"
+    category = "CANCELED"
+
+
+class QueryUnavailable(QueryError):
+    """What the query must see cannot be read now: a segment, a task, the database."""
+
+    legacy_code = "Query interrupted"
+    error_code = "serviceUnavailable"
+    category = "SERVICE_UNAVAILABLE"
+    retryable = True
+
+
+class QueryFailed(QueryError):
+    """The engine gave up on a statement that had been accepted."""
+
+    error_code = "general"
+    persona = "OPERATOR"
+    category = "RUNTIME_FAILURE"
+
+
+def position(line: int, column: int, token: str = "") -> dict[str, str]:
+    """The error context that says where in the statement something stands; counted from 1."""
+    end_column = column + max(len(token), 1) - 1
+    where = {"sourceType": "sql", "line": str(line), "column": str(column)}
+    where |= {"endLine": str(line), "endColumn": str(end_column)}
+    return where | ({"token": token} if token else {})
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    folded: dict[str, str] = {}
+    for candidate in known:
+        folded.setdefault(candidate.casefold(), candidate)
+    near = [folded[match] for match in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)]
+    return f"; did you mean {' or '.join(repr(match) for match in near)}?" if near else ""

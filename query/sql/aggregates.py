@@ -1,0 +1,288 @@
+"""Rules for aggregate functions; distinct counts and quantiles are exact where Druid estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from query.errors import InvalidQuery, UnsupportedQuery
+from query.sql import term as t
+from query.sql.casts import as_boolean, as_number, as_string, cast_to
+from query.sql.frame import AGGREGATES, ARITIES, FUNCTIONS, Arguments, Frame, function, node
+from query.sql.functions_time import as_time
+from query.sql.scope import where
+from query.sql.term import Term
+from query.sql.types import BIGINT, BOOLEAN, DOUBLE, FLOAT, VARCHAR, Family, array_of
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """One call of an aggregate. ``rows`` sees its arguments; ``suffix`` is what follows the call: FILTER, OVER."""
+
+    rows: Frame
+    name: str
+    arguments: list[exp.Expr]
+    distinct: bool = False
+    order: str = ""
+    suffix: str = ""
+
+    def term(self, at: int) -> Term:
+        """One argument, translated."""
+        return self.rows.term(self.arguments[at])
+
+    def single(self, at: int = 0) -> Term:
+        """One argument that has one value a row.
+
+        Raises:
+            UnsupportedQuery: it is multi-value.
+        """
+        found = self.term(at)
+        if found.type.multi:
+            raise UnsupportedQuery(f"{self.name} of a multi-value string is not supported")
+        return found
+
+    def constant(self, at: int, default: int) -> int:
+        """An argument that is a whole number, if it is given."""
+        if len(self.arguments) <= at:
+            return default
+        value = self.term(at).value
+        if not isinstance(value, int):
+            raise InvalidQuery(f"argument {at + 1} of {self.name} must be a whole number")
+        return value
+
+    def sql(self, duckdb_name: str, *arguments: str, order: str | None = None) -> str:
+        """The call as DuckDB writes it."""
+        distinct = "DISTINCT " if self.distinct else ""
+        ordered = self.order if order is None else order
+        return f"{duckdb_name}({distinct}{', '.join(arguments)}{ordered}){self.suffix}"
+
+
+Builder = Callable[[Aggregation], Term]
+BUILDERS: dict[str, Builder] = {}
+
+
+def aggregate(*names: str, least: int = 1, most: int | None = None) -> Callable[[Builder], Builder]:
+    """Registers aggregates by name."""
+
+    def register(builder: Builder) -> Builder:
+        for name in names:
+            BUILDERS[name] = builder
+            AGGREGATES.add(name)
+            FUNCTIONS[name] = _standing_alone(name)
+            ARITIES[name] = (least, least if most is None else most)
+        return builder
+
+    return register
+
+
+def _standing_alone(name: str) -> Callable[[Frame, Arguments], Term]:
+    def rule(frame: Frame, arguments: Arguments) -> Term:
+        return build(frame, name, arguments, "")
+
+    return rule
+
+
+def build(frame: Frame, name: str, arguments: Arguments, suffix: str, over: bool = False) -> Term:
+    """Translates an aggregate call; with ``over`` its arguments are seen where it stands, not below the grouping."""
+    if not over and (frame.keys is None or frame.rows is None):
+        raise InvalidQuery(f"aggregate {name} is not allowed in {frame.clause}")
+    rows = frame if over or frame.rows is None else frame.rows
+    distinct, order = False, ""
+    if arguments and isinstance(arguments[0], exp.Distinct):
+        distinct, arguments = True, [*arguments[0].expressions, *arguments[1:]]
+    if arguments and isinstance(arguments[-1], exp.Order):
+        order = f" ORDER BY {', '.join(order_sql(rows, ordered) for ordered in arguments[-1].expressions)}"
+        arguments = [*arguments[:-1], arguments[-1].this]
+    least, most = ARITIES[name]
+    if not least <= len(arguments) <= most:
+        raise InvalidQuery(f"{name} takes {least} to {most} arguments, not {len(arguments)}")
+    return BUILDERS[name](Aggregation(rows, name, arguments, distinct, order, suffix))
+
+
+def order_sql(frame: Frame, ordered: exp.Expr) -> str:
+    """One entry of an ORDER BY, with Druid's place for NULLs."""
+    direction = "DESC" if ordered.args.get("desc") else "ASC"
+    nulls = "FIRST" if ordered.args.get("nulls_first") else "LAST"
+    return f"{frame.term(ordered.this).sql} {direction} NULLS {nulls}"
+
+
+@node(exp.Filter)
+def _filter(frame: Frame, tree: exp.Expr) -> Term:
+    name, arguments = called_aggregate(tree.this)
+    return build(frame, name, arguments, filter_sql(frame.rows or frame, tree))
+
+
+def called_aggregate(tree: exp.Expr) -> tuple[str, list[exp.Expr]]:
+    """Name and arguments of an aggregate call.
+
+    Raises:
+        InvalidQuery: it is something else.
+    """
+    name = tree.name.upper() if isinstance(tree, exp.Anonymous) else tree.key.upper()
+    if name not in BUILDERS or not isinstance(tree, exp.Anonymous):
+        raise InvalidQuery(f"{name} is not an aggregate: FILTER and OVER follow one", where(tree))
+    return name, tree.expressions
+
+
+def filter_sql(rows: Frame, tree: exp.Expr) -> str:
+    """The FILTER clause of a call."""
+    return f" FILTER (WHERE {as_boolean(rows.term(tree.expression.this)).sql})"
+
+
+@aggregate("COUNT")
+def _count(call: Aggregation) -> Term:
+    if isinstance(call.arguments[0], exp.Star):
+        return Term(call.sql("count", "*"), BIGINT)
+    counted = call.term(0)
+    if not counted.type.multi:
+        return Term(call.sql("count", counted.sql), BIGINT)
+    if call.distinct:
+        return _distinct_members(call, counted)
+    return Term(call.sql("count", f"nullif(len({counted.sql}), 0)"), BIGINT)
+
+
+def _distinct_members(call: Aggregation, counted: Term) -> Term:
+    return Term(f"coalesce(len(list_distinct(flatten(list({counted.sql}){call.suffix}))), 0)", BIGINT)
+
+
+@aggregate(
+    "APPROX_COUNT_DISTINCT",
+    "APPROX_COUNT_DISTINCT_BUILTIN",
+    "APPROX_COUNT_DISTINCT_DS_HLL",
+    "APPROX_COUNT_DISTINCT_DS_THETA",
+    most=3,
+)
+def _count_distinct(call: Aggregation) -> Term:
+    counted = call.term(0)
+    if counted.family is Family.COMPLEX:
+        raise UnsupportedQuery(f"{call.name} over stored sketches is not supported")
+    if counted.type.multi:
+        return _distinct_members(call, counted)
+    return Term(f"count(DISTINCT {counted.sql}){call.suffix}", BIGINT)
+
+
+@aggregate("SUM")
+def _sum(call: Aggregation) -> Term:
+    number = as_number(call.single())
+    if number.family is Family.LONG:
+        return Term(call.sql("sum", number.sql), BIGINT)
+    return Term(call.sql("sum", cast_to(number, DOUBLE).sql), DOUBLE)
+
+
+@aggregate("AVG")
+def _avg(call: Aggregation) -> Term:
+    number = as_number(call.single())
+    return Term(call.sql("avg", number.sql if number.type != FLOAT else cast_to(number, DOUBLE).sql), DOUBLE)
+
+
+@aggregate("MIN", "MAX")
+def _extreme(call: Aggregation) -> Term:
+    value, name = call.single(), call.name.lower()
+    if value.time_column:
+        return Term(f"epoch_ms({call.sql(name, value.time_column)})", value.type)
+    if value.family in (Family.ARRAY, Family.COMPLEX):
+        raise InvalidQuery(f"{call.name} of {value.type.name} is not supported")
+    return Term(call.sql(name, value.sql), value.type)
+
+
+def _bits(name: str) -> None:
+    @aggregate(name)
+    def _rule(call: Aggregation) -> Term:
+        return Term(call.sql(name.lower(), cast_to(as_number(call.single()), BIGINT).sql), BIGINT)
+
+
+for _name in ("BIT_AND", "BIT_OR", "BIT_XOR"):
+    _bits(_name)
+
+
+def _spread(names: tuple[str, ...], duckdb_name: str) -> None:
+    @aggregate(*names)
+    def _rule(call: Aggregation) -> Term:
+        return Term(call.sql(duckdb_name, cast_to(as_number(call.single()), DOUBLE).sql), DOUBLE)
+
+
+_spread(("VAR_POP",), "var_pop")
+_spread(("VAR_SAMP", "VARIANCE"), "var_samp")
+_spread(("STDDEV_POP",), "stddev_pop")
+_spread(("STDDEV_SAMP", "STDDEV"), "stddev_samp")
+
+
+@aggregate("APPROX_QUANTILE", "APPROX_QUANTILE_DS", least=2, most=3)
+def _quantile(call: Aggregation) -> Term:
+    share, number = call.term(1).value, as_number(call.single())
+    if not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise InvalidQuery(f"the quantile of {call.name} is a constant from 0 to 1")
+    return Term(call.sql("quantile_disc", cast_to(number, DOUBLE).sql, repr(float(share))), DOUBLE)
+
+
+def _at_time(call: Aggregation, moment: Term, size_at: int) -> Term:
+    value = call.single()
+    if call.distinct:
+        raise InvalidQuery(f"{call.name} takes no DISTINCT")
+    name = "arg_min_null" if call.name.startswith("EARLIEST") else "arg_max_null"
+    found = Term(call.sql(name, value.sql, moment.time_column or moment.sql), value.type)
+    return _cut(call, found, size_at)
+
+
+def _cut(call: Aggregation, value: Term, size_at: int) -> Term:
+    size = call.constant(size_at, 0)
+    return t.call("left", value.type, value.sql, str(size)) if size > 0 and value.family is Family.STRING else value
+
+
+@aggregate("EARLIEST", "LATEST", most=2)
+def _by_event_time(call: Aggregation) -> Term:
+    moment = call.rows.scope.event_time()
+    if moment is None:
+        raise InvalidQuery(f"{call.name} needs a __time column; use {call.name}_BY with a time of your own")
+    return _at_time(call, moment, 1)
+
+
+@aggregate("EARLIEST_BY", "LATEST_BY", least=2, most=3)
+def _by_given_time(call: Aggregation) -> Term:
+    return _at_time(call, as_time(call.term(1), call.rows.zone), 2)
+
+
+@aggregate("ANY_VALUE", most=3)
+def _any_value(call: Aggregation) -> Term:
+    value = call.single()
+    return _cut(call, Term(call.sql("any_value", value.sql), value.type), 1)
+
+
+@aggregate("STRING_AGG", "LISTAGG", least=1, most=3)
+def _string_agg(call: Aggregation) -> Term:
+    value = as_string(call.single(), call.rows.zone).sql
+    separator = as_string(call.term(1)).sql if len(call.arguments) > 1 else "''"
+    # DISTINCT is ordered by the values, as Druid's set happens to be; without it there is no order to keep.
+    order = f" ORDER BY {value}" if call.distinct else call.order
+    return Term(call.sql("string_agg", value, separator, order=order), VARCHAR)
+
+
+@aggregate("ARRAY_AGG", most=2)
+def _array_agg(call: Aggregation) -> Term:
+    value = call.single()
+    type_ = array_of(value.type)
+    value_sql = cast_to(value, BIGINT).sql if value.type == BOOLEAN else value.sql
+    order = f" ORDER BY {value_sql} ASC NULLS FIRST" if call.distinct else call.order
+    return Term(f"CAST({call.sql('list', value_sql, order=order)} AS {type_.duckdb})", type_)
+
+
+@aggregate("ARRAY_CONCAT_AGG", most=2)
+def _array_concat_agg(call: Aggregation) -> Term:
+    value = call.term(0)
+    if value.family is not Family.ARRAY:
+        raise InvalidQuery("ARRAY_CONCAT_AGG needs arrays")
+    if call.distinct:
+        raise UnsupportedQuery("ARRAY_CONCAT_AGG(DISTINCT ...) is not supported")
+    return Term(f"flatten({call.sql('list', value.sql)})", value.type)
+
+
+@function("GROUPING", most=64)
+def _grouping(frame: Frame, arguments: Arguments) -> Term:
+    if frame.keys is None:
+        raise InvalidQuery("GROUPING needs GROUP BY")
+    return t.call("grouping", BIGINT, *(frame.term(argument).sql for argument in arguments))
+
+
+AGGREGATES.add("GROUPING")

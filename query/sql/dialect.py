@@ -1,0 +1,144 @@
+"""Reads a statement's text into a sqlglot tree in which every function is an anonymous call by its own name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.druid import Druid
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parser import Parser as BaseParser
+from sqlglot.parsers.druid import DruidParser
+from sqlglot.tokenizer_core import TokenType
+
+from query.errors import InvalidQuery, SqlParseError
+
+_KEYWORD_FORMS = ("CAST", "CEIL", "FLOOR", "EXTRACT", "SUBSTRING", "TRIM")
+_PREFIX = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
+_EXPLAIN = re.compile(r"EXPLAIN\s+PLAN(\s+FOR)?\s", re.IGNORECASE)
+_SET = re.compile(r"SET\s+(\"?)(?P<key>\w+)\1\s*=\s*(?P<value>'(?:[^']|'')*'|[-+]?[\w.]+)\s*;", re.IGNORECASE)
+_NAMED_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+MAX_STATEMENT_CHARS = 10_000_000
+
+
+def _position_call(parser: Any) -> exp.Expr:
+    """POSITION(needle IN text [FROM start]), which the base parser knows without its last part."""
+    needle = parser._parse_bitwise()
+    if not parser._match(TokenType.IN):
+        parser.raise_error("POSITION needs IN")
+    # A primary, not an expression, so that a following FROM stays ours.
+    args = [needle, parser._parse_type() if parser._curr.token_type != TokenType.L_PAREN else parser._parse_bitwise()]
+    if parser._match(TokenType.FROM):
+        args.append(parser._parse_bitwise())
+    return exp.Anonymous(this="POSITION", expressions=args)
+
+
+class SqlParser(DruidParser):
+    """The base parser without its function table: what a name means is for the rules to say."""
+
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNCTION_PARSERS = {
+        **{name: BaseParser.FUNCTION_PARSERS[name] for name in _KEYWORD_FORMS},
+        "POSITION": _position_call,
+    }
+    NO_PAREN_FUNCTIONS = {
+        token: BaseParser.NO_PAREN_FUNCTIONS[token] for token in (TokenType.CURRENT_DATE, TokenType.CURRENT_TIMESTAMP)
+    }
+    NO_PAREN_FUNCTION_PARSERS = {"CASE": BaseParser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
+    FUNC_TOKENS = BaseParser.FUNC_TOKENS | {TokenType.DIV}
+    PLACEHOLDER_PARSERS = {
+        TokenType.PLACEHOLDER: lambda self: exp.Placeholder().update_positions(self._prev),
+    }
+
+
+class SqlDialect(Druid):
+    """Druid's SQL as we read it."""
+
+    Parser = SqlParser
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One parsed statement. ``settings`` come from SET statements in front of it."""
+
+    tree: exp.Expr
+    explain: bool = False
+    settings: dict[str, object] = field(default_factory=dict)
+
+
+def parse_statement(text: str) -> Statement:
+    """Reads one query with what may stand around it: SET statements, EXPLAIN PLAN FOR, a final semicolon.
+
+    Raises:
+        SqlParseError: not SQL, not one statement, too long or too deeply nested.
+        InvalidQuery: a statement that is not a query.
+    """
+    if len(text) > MAX_STATEMENT_CHARS:
+        raise SqlParseError(f"the statement has {len(text)} characters; at most {MAX_STATEMENT_CHARS} are read")
+    settings, start = _leading_settings(text)
+    explain = _EXPLAIN.match(text, start)
+    body = _blank(text, explain.end() if explain else start)
+    trees = [tree for tree in _trees(body) if tree is not None and not isinstance(tree, exp.Semicolon)]
+    if len(trees) != 1:
+        raise SqlParseError("the statement is empty" if not trees else "only one statement may be sent at a time")
+    tree = trees[0]
+    if not isinstance(tree, exp.Query | exp.Values):
+        raise InvalidQuery(f"{_verb(tree)} is not supported: only SELECT, WITH, VALUES and UNION ALL are queries")
+    return Statement(tree, explain is not None, settings)
+
+
+def _leading_settings(text: str) -> tuple[dict[str, object], int]:
+    settings: dict[str, object] = {}
+    position = _skip(text, 0)
+    while match := _SET.match(text, position):
+        settings[match["key"]] = _setting(match["value"])
+        position = _skip(text, match.end())
+    return settings, position
+
+
+def _skip(text: str, position: int) -> int:
+    match = _PREFIX.match(text, position)
+    return match.end() if match else position
+
+
+def _setting(text: str) -> object:
+    if text.startswith("'"):
+        return text[1:-1].replace("''", "'")
+    if text.upper() in ("TRUE", "FALSE"):
+        return text.upper() == "TRUE"
+    try:
+        return int(text)
+    except ValueError:
+        try:
+            return float(text)
+        except ValueError:
+            return text
+
+
+def _blank(text: str, end: int) -> str:
+    """Blanks out what was read already, so that lines and columns of errors stay true."""
+    return re.sub(r"[^\n]", " ", text[:end]) + text[end:]
+
+
+def _trees(text: str) -> list[exp.Expr | None]:
+    try:
+        return list(sqlglot.parse(text, dialect=SqlDialect))
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        token = str(first.get("highlight") or "")
+        column = max(int(first.get("col") or 1) - len(token) + 1, 1)
+        message = _NAMED_ESCAPE.sub("", str(first.get("description") or error))
+        raise SqlParseError(
+            f"Incorrect syntax near {token!r}: {message}", int(first.get("line") or 1), column, token
+        ) from error
+    except TokenError as error:
+        raise SqlParseError(f"Incorrect syntax: {_NAMED_ESCAPE.sub('', str(error))}") from error
+    except RecursionError as error:
+        raise SqlParseError("the statement is nested too deeply") from error
+
+
+def _verb(tree: exp.Expr) -> str:
+    return str(tree.this).upper() if isinstance(tree, exp.Command) else tree.key.upper()

@@ -1,0 +1,251 @@
+"""Translates one expression: finds the rule of its kind and knows what the expression may see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from query.errors import InvalidQuery, UnknownName, UnsupportedQuery
+from query.model import SqlParameter
+from query.sql.multi_value import each_member
+from query.sql.scope import OpenTable, Scope, where
+from query.sql.term import Term
+
+if TYPE_CHECKING:
+    from query.sql.catalogue import Catalogue
+    from query.sql.select import QueryPlanner
+
+Arguments = list[exp.Expr]
+NodeRule = Callable[["Frame", exp.Expr], Term]
+ScalarRule = Callable[["Frame", list[Term]], Term]
+FunctionRule = Callable[["Frame", Arguments], Term]
+
+NODES: dict[type[exp.Expr], NodeRule] = {}
+PARTS: dict[type[exp.Expr], frozenset[str]] = {}
+FUNCTIONS: dict[str, FunctionRule] = {}
+ARITIES: dict[str, tuple[int, int]] = {}
+AGGREGATES: set[str] = set()
+WINDOW_ONLY: set[str] = set()
+MANY = 1_000
+
+
+def node(*kinds: type[exp.Expr], parts: str = "this expression") -> Callable[[NodeRule], NodeRule]:
+    """Registers the rule for kinds of tree nodes; a kind without a rule is refused.
+
+    ``parts`` are the node's arguments that the rule reads; one that says more is refused too.
+    """
+
+    def register(rule: NodeRule) -> NodeRule:
+        for kind in kinds:
+            NODES[kind] = rule
+            PARTS[kind] = frozenset(parts.split())
+        return rule
+
+    return register
+
+
+def function(*names: str, least: int = 1, most: int | None = None) -> Callable[[FunctionRule], FunctionRule]:
+    """Registers the rule for functions by name; a name without a rule is refused. ``most`` defaults to ``least``."""
+
+    def register(rule: FunctionRule) -> FunctionRule:
+        for name in names:
+            FUNCTIONS[name] = rule
+            ARITIES[name] = (least, least if most is None else most)
+        return rule
+
+    return register
+
+
+def scalar(*names: str, least: int = 1, most: int | None = None) -> Callable[[ScalarRule], ScalarRule]:
+    """Registers a function of translated arguments; a multi-value argument is changed member by member."""
+
+    def register(rule: ScalarRule) -> ScalarRule:
+        def on_terms(frame: Frame, arguments: Arguments) -> Term:
+            return per_member(frame, [frame.term(argument) for argument in arguments], rule)
+
+        function(*names, least=least, most=most)(on_terms)
+        return rule
+
+    return register
+
+
+def per_member(frame: Frame, terms: list[Term], rule: ScalarRule) -> Term:
+    """Applies a rule to terms of which at most one holds several values."""
+    several = [at for at, term in enumerate(terms) if term.type.multi]
+    if not several:
+        return rule(frame, terms)
+    if len(several) > 1:
+        raise UnsupportedQuery("two multi-value strings in one expression are not supported")
+    at = several[0]
+    return each_member(
+        frame.session.fresh("x"), terms[at], lambda member: rule(frame, [*terms[:at], member, *terms[at + 1 :]])
+    )
+
+
+@dataclass(slots=True)
+class Session:
+    """What holds for the whole statement."""
+
+    catalogue: Catalogue
+    zone: str
+    now_ms: int
+    planner: QueryPlanner
+    parameters: tuple[SqlParameter, ...] = ()
+    tables: list[OpenTable] = field(default_factory=list)
+    counter: int = 0
+    markers: dict[int, int] = field(default_factory=dict)
+
+    def fresh(self, prefix: str) -> str:
+        """An internal name that occurs once in the statement."""
+        self.counter += 1
+        return f"{prefix}{self.counter}"
+
+
+@dataclass(slots=True)
+class Frame:
+    """The place an expression stands in.
+
+    ``keys`` is None where rows are seen one by one; after grouping it maps the text of every group key to
+    the term that stands for it. ``rows`` is then the frame of what is inside aggregates. ``aliases`` are
+    names of the select list, looked at when no column has the name (or first, with ``aliases_first``).
+    """
+
+    session: Session
+    scope: Scope
+    keys: dict[str, Term] | None = None
+    rows: Frame | None = None
+    aliases: dict[str, exp.Expr] = field(default_factory=dict)
+    aliases_first: bool = False
+    named_windows: dict[str, exp.Window] = field(default_factory=dict)
+    clause: str = "this place"
+    _seen: dict[int, Term] = field(default_factory=dict)
+
+    @property
+    def zone(self) -> str:
+        """The session's time zone."""
+        return self.session.zone
+
+    def term(self, tree: exp.Expr) -> Term:
+        """Translates an expression.
+
+        Raises:
+            QueryError: it means nothing here.
+        """
+        key = id(tree)
+        if key not in self._seen:
+            self._seen[key] = self._translate(tree)
+        return self._seen[key]
+
+    def _translate(self, tree: exp.Expr) -> Term:
+        if self.keys is not None and self.rows is not None and not _beyond_rows(tree):
+            stands_for = self._group_key(tree)
+            if stands_for is not None:
+                return stands_for
+        rule = NODES.get(type(tree))
+        if rule is None:
+            raise UnsupportedQuery(f"{tree.key.upper()} is not supported", where(tree))
+        refuse_parts(tree, PARTS[type(tree)])
+        return rule(self, tree)
+
+    def _group_key(self, tree: exp.Expr) -> Term | None:
+        assert self.keys is not None and self.rows is not None
+        if isinstance(tree, exp.Column) and self._alias(tree) is not None:
+            return None
+        try:
+            return self.keys.get(self.rows.term(tree).sql)
+        except UnsupportedQuery:
+            return None
+
+    def _alias(self, tree: exp.Column) -> exp.Expr | None:
+        aliased = None if tree.table else self.aliases.get(tree.name)
+        if aliased is None or (not self.aliases_first and self.scope.has(tree.name)):
+            return None
+        # An alias that hides the column it is made of means the column inside itself.
+        return None if aliased is tree or any(part is tree for part in aliased.walk()) else aliased
+
+    def column(self, tree: exp.Column) -> Term:
+        """The column or alias of the select list that a name means, seen from here."""
+        aliased = self._alias(tree)
+        if aliased is not None:
+            plain = Frame(self.session, self.scope, self.keys, self.rows, named_windows=self.named_windows)
+            return plain.term(aliased)
+        found = self.scope.column(tree)
+        if self.keys is None:
+            return found
+        if found.sql in self.keys:
+            return self.keys[found.sql]
+        raise InvalidQuery(f"Expression {tree.sql()!r} is not being grouped", where(tree))
+
+    def session_term(self, tree: exp.Expr) -> Term:
+        """Translates an expression that may see no column: a limit, an argument that must be constant."""
+        return Frame(self.session, Scope(), clause="a constant").term(tree)
+
+    def call(self, tree: exp.Anonymous) -> Term:
+        """Translates a call by its name."""
+        name = tree.name.upper()
+        rule = FUNCTIONS.get(name)
+        if rule is None or isinstance(tree.this, exp.Identifier):
+            raise UnknownName("Function", tree.name, FUNCTIONS, where(tree))
+        least, most = ARITIES[name]
+        count = len(tree.expressions)
+        if not least <= count <= most:
+            wanted = str(least) if least == most else f"{least} or more" if most >= MANY else f"{least} to {most}"
+            raise InvalidQuery(f"{name} takes {wanted} arguments, not {count}", where(tree))
+        return rule(self, tree.expressions)
+
+
+def refuse_parts(tree: exp.Expr, known: frozenset[str]) -> None:
+    """Refuses a node that says more than is read, so that nothing is silently left out.
+
+    Raises:
+        UnsupportedQuery: with the name of the part.
+    """
+    for name, value in tree.args.items():
+        if value and name not in known:
+            raise UnsupportedQuery(f"{tree.key.upper()} with {name.strip('_').upper()} is not supported", where(tree))
+
+
+def is_aggregate(tree: exp.Expr) -> bool:
+    """True for the call of an aggregate function."""
+    return isinstance(tree, exp.Anonymous) and isinstance(tree.this, str) and tree.this.upper() in AGGREGATES
+
+
+def holds_aggregate(tree: exp.Expr) -> bool:
+    """True when an aggregate over the rows of this SELECT occurs in an expression."""
+    waiting = [tree]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, exp.Query):
+            continue
+        if is_aggregate(part):
+            return True
+        children = _children(part)
+        if isinstance(part, exp.Window):
+            # The function before OVER is no aggregate of the rows; what it is given may be.
+            children = [child for child in children if child is not part.this]
+            children += _children(_bare_call(part.this))
+        waiting += children
+    return False
+
+
+def _bare_call(tree: exp.Expr) -> exp.Expr:
+    while isinstance(tree, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        tree = tree.this
+    return tree
+
+
+def _children(tree: exp.Expr) -> list[exp.Expr]:
+    return [part for value in tree.args.values() for part in _as_list(value)]
+
+
+def _as_list(value: object) -> list[exp.Expr]:
+    items = value if isinstance(value, list) else [value]
+    return [item for item in items if isinstance(item, exp.Expr)]
+
+
+def _beyond_rows(tree: exp.Expr) -> bool:
+    """True for what can never be the text of a group key."""
+    return isinstance(tree, exp.Literal | exp.Window | exp.Subquery | exp.Exists | exp.Null) or holds_aggregate(tree)

@@ -1,0 +1,198 @@
+"""Rules for arrays and multi-value strings: the same functions, with ARRAY_ or MV_ in front."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from query.errors import InvalidQuery
+from query.sql import term as t
+from query.sql.casts import as_string, cast_to
+from query.sql.frame import Arguments, Frame, function
+from query.sql.term import Term
+from query.sql.types import BIGINT, BOOLEAN, INTEGER, MULTI_VARCHAR, VARCHAR, Family, SqlType, array_of, element_of
+
+_STRINGS = array_of(VARCHAR)
+
+
+@dataclass(frozen=True, slots=True)
+class ListCall:
+    """One call: its terms, and whether it is about multi-value strings."""
+
+    frame: Frame
+    name: str
+    multi: bool
+    terms: list[Term]
+
+    def list(self, at: int) -> Term:
+        """An argument as a list; a single text counts as a list of one."""
+        given = self.terms[at]
+        if given.family is Family.ARRAY:
+            return given
+        if not self.multi and not given.is_null:
+            raise InvalidQuery(f"argument {at + 1} of {self.name} must be an array, not {given.type.name}")
+        return Term(cast_to(given, MULTI_VARCHAR).sql, _STRINGS)
+
+    def like(self, array: Term, at: int) -> Term:
+        """An argument as a list of what ``array`` holds, or as one member of it."""
+        given = self.terms[at]
+        if given.family is Family.ARRAY:
+            return cast_to(given, array.type)
+        if given.type.multi:
+            return Term(given.sql, _STRINGS)
+        return cast_to(given, element_of(array.type), self.frame.zone)
+
+    def number(self, at: int) -> str:
+        """An argument as a whole number."""
+        return cast_to(self.terms[at], BIGINT).sql
+
+    def result(self, sql: str, array: Term) -> Term:
+        """A list that the call gives."""
+        return Term(sql, MULTI_VARCHAR if self.multi else array.type)
+
+
+Rule = Callable[[ListCall], Term]
+
+
+def _both(name: str, least: int, most: int | None = None) -> Callable[[Rule], Rule]:
+    return _named({f"MV_{name}": True, f"ARRAY_{name}": False}, least, most)
+
+
+def _named(names: dict[str, bool], least: int, most: int | None = None) -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
+        for full_name, multi in names.items():
+            _add(full_name, multi, rule, least, most)
+        return rule
+
+    return register
+
+
+def _add(name: str, multi: bool, rule: Rule, least: int, most: int | None) -> None:
+    @function(name, least=least, most=most)
+    def _run(frame: Frame, arguments: Arguments) -> Term:
+        return rule(ListCall(frame, name, multi, [frame.term(argument) for argument in arguments]))
+
+
+@_both("LENGTH", 1)
+def _length(call: ListCall) -> Term:
+    inside = call.list(0).sql
+    return t.call("len", INTEGER, f"nullif({inside}, [])" if call.multi else inside)
+
+
+@_both("OFFSET", 2)
+def _offset(call: ListCall) -> Term:
+    array = call.list(0)
+    index = call.number(1)
+    return t.expression(f"CASE WHEN {index} >= 0 THEN {array.sql}[{index} + 1] END", element_of(array.type))
+
+
+@_both("ORDINAL", 2)
+def _ordinal(call: ListCall) -> Term:
+    array = call.list(0)
+    index = call.number(1)
+    return t.expression(f"CASE WHEN {index} > 0 THEN {array.sql}[{index}] END", element_of(array.type))
+
+
+@_both("OFFSET_OF", 2)
+def _offset_of(call: ListCall) -> Term:
+    array = call.list(0)
+    return t.expression(f"nullif(list_position({array.sql}, {call.like(array, 1).sql}), 0) - 1", INTEGER)
+
+
+@_both("ORDINAL_OF", 2)
+def _ordinal_of(call: ListCall) -> Term:
+    array = call.list(0)
+    return t.expression(f"nullif(list_position({array.sql}, {call.like(array, 1).sql}), 0)", INTEGER)
+
+
+@_both("CONTAINS", 2)
+def _contains(call: ListCall) -> Term:
+    array = call.list(0)
+    wanted = call.like(array, 1)
+    name = "list_has_all" if wanted.family is Family.ARRAY else "list_contains"
+    return t.call(name, BOOLEAN, array.sql, wanted.sql)
+
+
+@_both("OVERLAP", 2)
+def _overlap(call: ListCall) -> Term:
+    array = call.list(0)
+    wanted = call.like(array, 1)
+    name = "list_has_any" if wanted.family is Family.ARRAY else "list_contains"
+    return t.call(name, BOOLEAN, array.sql, wanted.sql)
+
+
+@_both("APPEND", 2)
+def _append(call: ListCall) -> Term:
+    array = call.list(0)
+    member = cast_to(call.terms[1], element_of(array.type), call.frame.zone)
+    # DuckDB appends to NULL as to an empty list; in Druid NULL stays NULL.
+    longer = f"list_append({array.sql}, {member.sql})"
+    return call.result(f"(CASE WHEN {array.sql} IS NOT NULL THEN {longer} END)", array)
+
+
+@_both("PREPEND", 2)
+def _prepend(call: ListCall) -> Term:
+    array = call.list(1)
+    member = cast_to(call.terms[0], element_of(array.type), call.frame.zone)
+    longer = f"list_prepend({member.sql}, {array.sql})"
+    return call.result(f"(CASE WHEN {array.sql} IS NOT NULL THEN {longer} END)", array)
+
+
+@_both("CONCAT", 2)
+def _concat(call: ListCall) -> Term:
+    array = call.list(0)
+    other = Term(call.list(1).sql, array.type) if call.multi else cast_to(call.list(1), array.type)
+    joined = f"list_concat({array.sql}, {other.sql})"
+    return call.result(f"(CASE WHEN {array.sql} IS NOT NULL AND {other.sql} IS NOT NULL THEN {joined} END)", array)
+
+
+@_both("SLICE", 2, 3)
+def _slice(call: ListCall) -> Term:
+    array = call.list(0)
+    start, end = call.number(1), call.number(2) if len(call.terms) > 2 else f"len({array.sql})"
+    return call.result(f"list_slice({array.sql}, {start} + 1, {end})", array)
+
+
+@_both("TO_STRING", 2)
+def _to_string(call: ListCall) -> Term:
+    array, separator = call.list(0), as_string(call.terms[1]).sql
+    texts = array.sql if array.type == _STRINGS else f"CAST({array.sql} AS VARCHAR[])"
+    return t.call("array_to_string", VARCHAR, f"nullif({texts}, [])" if call.multi else texts, separator)
+
+
+@_named({"MV_FILTER_ONLY": True, "MV_FILTER_NONE": True}, 2)
+def _filter(call: ListCall) -> Term:
+    array, name = call.list(0), call.frame.session.fresh("x")
+    wanted = call.like(array, 1)
+    word = "" if call.name == "MV_FILTER_ONLY" else "NOT "
+    kept = f"list_filter({array.sql}, lambda {name}: {word}list_contains({wanted.sql}, {name}))"
+    return Term(kept, MULTI_VARCHAR)
+
+
+@_named({"MV_TO_ARRAY": True}, 1)
+def _to_array(call: ListCall) -> Term:
+    return Term(f"nullif({call.list(0).sql}, [])", _STRINGS)
+
+
+@_named({"ARRAY_TO_MV": False}, 1)
+def _to_mv(call: ListCall) -> Term:
+    return Term(f"CAST({call.list(0).sql} AS VARCHAR[])", MULTI_VARCHAR)
+
+
+def _splitter(name: str, type_: SqlType) -> None:
+    @function(name, least=2)
+    def _run(frame: Frame, arguments: Arguments) -> Term:
+        text, separator = (as_string(frame.term(argument), frame.zone).sql for argument in arguments)
+        return t.call("string_split_regex", type_, text, separator)
+
+
+_splitter("STRING_TO_ARRAY", _STRINGS)
+_splitter("STRING_TO_MV", MULTI_VARCHAR)
+
+
+@function("SCALAR_IN_ARRAY", least=2)
+def _scalar_in_array(frame: Frame, arguments: Arguments) -> Term:
+    call = ListCall(frame, "SCALAR_IN_ARRAY", False, [frame.term(argument) for argument in arguments])
+    array = call.list(1)
+    member = cast_to(call.terms[0], element_of(array.type), frame.zone)
+    return t.call("list_contains", BOOLEAN, array.sql, member.sql)

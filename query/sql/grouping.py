@@ -1,0 +1,108 @@
+"""Translates GROUP BY: ordinals, aliases, multi-value keys and grouping sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from query.errors import InvalidQuery, UnsupportedQuery
+from query.sql.frame import Frame, holds_aggregate, refuse_parts
+from query.sql.multi_value import spread
+from query.sql.scope import where
+from query.sql.term import Term
+from query.sql.types import VARCHAR
+
+Items = list[tuple[exp.Expr | None, Term | None]]
+_SETS = {"grouping_sets": "GROUPING SETS", "rollup": "ROLLUP", "cube": "CUBE"}
+_SET_NODES: dict[type[exp.Expr], str] = {exp.GroupingSets: "GROUPING SETS", exp.Rollup: "ROLLUP", exp.Cube: "CUBE"}
+
+
+@dataclass(slots=True)
+class Grouping:
+    """How rows are grouped: ``keys`` maps the text of a key to the term that stands for it afterwards.
+
+    A multi-value key is spread over one row per member first: ``spreads`` are those lateral items.
+    """
+
+    keys: dict[str, Term]
+    sql: str
+    spreads: list[str] = field(default_factory=list)
+    by_distinct: bool = False
+
+    def add(self, rows: Frame, term: Term) -> str:
+        """Takes a key in; returns how GROUP BY spells it."""
+        if term.sql not in self.keys:
+            stands_for = term
+            if term.type.multi:
+                alias = rows.session.fresh("u")
+                self.spreads.append(f"LATERAL (SELECT {spread(term)} AS m) AS {alias}")
+                stands_for = Term(f"{alias}.m", VARCHAR)
+            self.keys[term.sql] = stands_for
+        return self.keys[term.sql].sql
+
+    def laterals(self, from_sql: str) -> str:
+        """What FROM needs behind its own items."""
+        if not self.spreads:
+            return ""
+        return (" CROSS JOIN " if from_sql else "") + " CROSS JOIN ".join(self.spreads)
+
+
+def group_keys(rows: Frame, group: exp.Expr, items: Items, aliases: dict[str, exp.Expr]) -> Grouping:
+    """Reads a GROUP BY clause."""
+    refuse_parts(group, frozenset({"expressions", *_SETS}))
+    reader = _Reader(rows, items, aliases, Grouping({}, ""))
+    parts = [reader.part(tree) for tree in group.expressions]
+    for name in _SETS:
+        for tree in group.args.get(name) or []:
+            parts.append(reader.part(tree))
+    if not parts:
+        raise InvalidQuery("GROUP BY needs at least one expression", where(group))
+    reader.grouping.sql = f" GROUP BY {', '.join(parts)}"
+    return reader.grouping
+
+
+@dataclass(slots=True)
+class _Reader:
+    rows: Frame
+    items: Items
+    aliases: dict[str, exp.Expr]
+    grouping: Grouping
+
+    def part(self, tree: exp.Expr) -> str:
+        word = _SET_NODES.get(type(tree))
+        if word is not None:
+            return f"{word} ({', '.join(self._member(member) for member in tree.expressions)})"
+        if isinstance(tree, exp.Tuple) and not tree.expressions:
+            return "()"
+        return self.grouping.add(self.rows, self._key(tree))
+
+    def _member(self, tree: exp.Expr) -> str:
+        """One set: a key, or several in brackets."""
+        if isinstance(tree, exp.Tuple):
+            return f"({', '.join(self.part(part) for part in tree.expressions)})"
+        if isinstance(tree, exp.Paren):
+            return f"({self.part(tree.this)})"
+        return self.part(tree)
+
+    def _key(self, tree: exp.Expr) -> Term:
+        if isinstance(tree, exp.Literal) and not tree.is_string:
+            return self._by_ordinal(tree)
+        if isinstance(tree, exp.Column) and not tree.table and not self.rows.scope.has(tree.name):
+            tree = self.aliases.get(tree.name, tree)
+        if holds_aggregate(tree):
+            raise InvalidQuery("aggregates are not allowed in GROUP BY", where(tree))
+        if isinstance(tree, exp.Query):
+            raise UnsupportedQuery("subqueries in GROUP BY are not supported", where(tree))
+        return self.rows.term(tree)
+
+    def _by_ordinal(self, tree: exp.Literal) -> Term:
+        if not tree.this.isdigit() or not 1 <= int(tree.this) <= len(self.items):
+            raise InvalidQuery(f"Ordinal {tree.this} is out of range: 1 to {len(self.items)}", where(tree))
+        item, term = self.items[int(tree.this) - 1]
+        if term is not None:
+            return term
+        assert item is not None
+        if holds_aggregate(item):
+            raise InvalidQuery(f"GROUP BY {tree.this} names an aggregate", where(tree))
+        return self.rows.term(item)

@@ -1,0 +1,156 @@
+"""Plans a request: from Druid SQL to one DuckDB SELECT over named relations, without touching any data."""
+
+from __future__ import annotations
+
+import json
+
+from sqlglot import exp
+
+from query.errors import InvalidQuery, SqlParseError
+from query.model import PlannedQuery, ResultColumn, SqlRequest
+from query.sql import (
+    aggregates,
+    comparison,
+    functions_format,
+    functions_list,
+    functions_numeric,
+    functions_string,
+    functions_time,
+    operators,
+    subqueries,
+    windows,
+)
+from query.sql.calendar_math import known_zone, parse_time_ms
+from query.sql.catalogue import Catalogue
+from query.sql.dialect import parse_statement
+from query.sql.frame import Frame, Session
+from query.sql.parameters import number_markers
+from query.sql.relations import Plan
+from query.sql.scope import Output, Scope
+from query.sql.select import QueryPlanner, row_count
+from query.sql.term import text_sql
+from query.sql.types import VARCHAR
+
+# Importing a module of rules registers them.
+RULES = (
+    aggregates,
+    comparison,
+    functions_format,
+    functions_list,
+    functions_numeric,
+    functions_string,
+    functions_time,
+    operators,
+    subqueries,
+    windows,
+)
+
+
+def plan(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQuery:
+    """Translates a request; ``now_ms`` is what CURRENT_TIMESTAMP means throughout. Pure.
+
+    Raises:
+        QueryError: the statement or the request cannot be answered; nothing was run.
+    """
+    try:
+        return _planned(request, catalogue, now_ms)
+    except RecursionError as error:
+        raise SqlParseError("the statement is nested too deeply") from error
+
+
+def _planned(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQuery:
+    if (request.types_header or request.sql_types_header) and not request.header:
+        raise InvalidQuery("typesHeader and sqlTypesHeader need header: true")
+    statement = parse_statement(request.query)
+    context = {**request.context, **statement.settings}
+    zone = known_zone(str(context.get("sqlTimeZone") or "UTC"))
+    planner = QueryPlanner()
+    session = Session(catalogue, zone, _now_ms(context, now_ms), planner, request.parameters)
+    number_markers(session, statement.tree)
+    _limit_outside(session, statement.tree, whole_number(context, "sqlOuterLimit"))
+    planned = planner.plan(session, statement.tree)
+    tables = tuple(table.closed() for table in session.tables)
+    if statement.explain:
+        names = sorted({table.datasource for table in tables if table.is_stored})
+        planned, tables = _explained(planned, names), ()
+    query_id = context.get("sqlQueryId")
+    return PlannedQuery(
+        tables,
+        planned.sql,
+        tuple(_result_column(column) for column in planned.columns),
+        None if query_id is None else str(query_id),
+        zone,
+        whole_number(context, "timeout") or 0,
+        flag(context, "sqlStringifyArrays", True),
+    )
+
+
+def _result_column(column: Output) -> ResultColumn:
+    return ResultColumn(column.name, column.type.druid, column.type.name, column.type)
+
+
+def _now_ms(context: dict[str, object], now_ms: int) -> int:
+    given = context.get("sqlCurrentTimestamp")
+    if given is None:
+        return now_ms
+    value_ms = parse_time_ms(str(given), "UTC")
+    if value_ms is None:
+        raise InvalidQuery(f"context sqlCurrentTimestamp: {given!r} is not an ISO 8601 time")
+    return value_ms
+
+
+def whole_number(context: dict[str, object], key: str) -> int | None:
+    """A context value that is a number, not negative; None when it is not set.
+
+    Raises:
+        InvalidQuery: it is something else.
+    """
+    value = context.get(key)
+    if value is None:
+        return None
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = -1
+    if number < 0 or isinstance(value, bool):
+        raise InvalidQuery(f"context {key}: {value!r} is not a whole number, 0 or more")
+    return number
+
+
+def flag(context: dict[str, object], key: str, default: bool) -> bool:
+    """A context value that is true or false, also as text.
+
+    Raises:
+        InvalidQuery: it is something else.
+    """
+    value = context.get(key)
+    if value is None:
+        return default
+    if str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    raise InvalidQuery(f"context {key}: {value!r} is neither true nor false")
+
+
+def _limit_outside(session: Session, tree: exp.Expr, limit: int | None) -> None:
+    """Lowers the statement's own limit, so that its order is kept."""
+    if limit is None:
+        return
+    own = tree.args.get("limit")
+    if own is not None:
+        written = own.args.get("count") if isinstance(own, exp.Fetch) else own.expression
+        limit = min(limit, row_count(Frame(session, Scope()), written or exp.Literal.number(1)))
+    if isinstance(tree, exp.Values):
+        return
+    tree.set("limit", exp.Limit(expression=exp.Literal.number(limit)))
+
+
+def _explained(planned: Plan, tables: list[str]) -> Plan:
+    """EXPLAIN's one row: the plan, what it reads, and the kind of statement."""
+    query = {"queryType": "duckdb", "sql": planned.sql}
+    signature = [{"name": column.internal, "type": column.type.druid} for column in planned.columns]
+    mappings = [{"queryColumn": column.internal, "outputColumn": column.name} for column in planned.columns]
+    steps = [{"query": query, "signature": signature, "columnMappings": mappings}]
+    resources = [{"name": name, "type": "DATASOURCE"} for name in tables]
+    cells = {"PLAN": steps, "RESOURCES": resources, "ATTRIBUTES": {"statementType": "SELECT"}}
+    sql = ", ".join(f"{text_sql(json.dumps(cell))} AS o{at}" for at, cell in enumerate(cells.values()))
+    return Plan(f"SELECT {sql}", tuple(Output(name, f"o{at}", VARCHAR) for at, name in enumerate(cells)))

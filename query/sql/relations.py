@@ -1,0 +1,164 @@
+"""Translates FROM: tables, subqueries, VALUES, UNNEST and every kind of join, into one DuckDB FROM and a scope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from query.errors import InvalidQuery, UnknownName, UnsupportedQuery
+from query.sql import metadata
+from query.sql.casts import as_boolean, cast_to
+from query.sql.frame import Frame, Session, refuse_parts
+from query.sql.multi_value import spread
+from query.sql.scope import OpenTable, Output, Scope, Source, where
+from query.sql.term import Term
+from query.sql.types import Family, common_type, element_of
+
+TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
+JOIN_PARTS = frozenset({"this", "kind", "side", "on", "using"})
+_SIDES = {"": "", "LEFT": "LEFT ", "RIGHT": "RIGHT ", "FULL": "FULL "}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A translated query: its text and the columns it gives."""
+
+    sql: str
+    columns: tuple[Output, ...]
+
+
+Planner = Callable[[Session, exp.Expr], Plan]
+
+
+@dataclass(slots=True)
+class FromBuilder:
+    """Builds one FROM from left to right; ``ctes`` are the WITH queries that names may mean."""
+
+    session: Session
+    plan: Planner
+    ctes: dict[str, tuple[str, Plan]]
+    scope: Scope
+    sql: str = ""
+
+    def build(self, select: exp.Select) -> None:
+        """Reads FROM and its joins."""
+        from_ = select.args.get("from_")
+        if from_ is None:
+            return
+        self.sql, source = self._item(from_.this)
+        self.scope.sources.append(source)
+        for join in select.args.get("joins") or []:
+            self._join(join)
+
+    def _join(self, join: exp.Join) -> None:
+        refuse_parts(join, JOIN_PARTS)
+        side, kind = (join.side or "").upper(), (join.kind or "").upper()
+        if side not in _SIDES or kind not in ("", "INNER", "OUTER", "CROSS"):
+            raise UnsupportedQuery(f"{side} {kind} JOIN is not supported".strip(), where(join))
+        left = list(self.scope.sources)
+        item, source = self._item(join.this)
+        self.scope.sources.append(source)
+        on, using = join.args.get("on"), join.args.get("using")
+        if using:
+            condition = self._using(using, left, source, side)
+        elif on is not None:
+            condition = as_boolean(Frame(self.session, self.scope, clause="ON").term(on)).sql
+        else:
+            if side:
+                raise InvalidQuery(f"{side} JOIN needs ON or USING", where(join))
+            self.sql += f" CROSS JOIN {item}"
+            return
+        self.sql += f" {_SIDES[side]}JOIN {item} ON {condition}"
+
+    def _using(self, names: list[exp.Expr], left: list[Source], right: Source, side: str) -> str:
+        conditions = []
+        for name in (identifier.name for identifier in names):
+            here, there = self._only(name, left), self._only(name, [right])
+            type_ = common_type(here.type, there.type)
+            if type_ is None:
+                raise InvalidQuery(f"USING column {name!r} has types that cannot be compared")
+            here, there = cast_to(here, type_), cast_to(there, type_)
+            conditions.append(f"{here.sql} = {there.sql}")
+            both = Term(f"coalesce({here.sql}, {there.sql})", type_)
+            self.scope.merged[name] = both if side == "FULL" else there if side == "RIGHT" else here
+        return " AND ".join(conditions)
+
+    def _only(self, name: str, sources: list[Source]) -> Term:
+        return Scope(sources).column(exp.column(name))
+
+    def _item(self, item: exp.Expr) -> tuple[str, Source]:
+        if isinstance(item, exp.Table):
+            return self._table(item)
+        if isinstance(item, exp.Unnest):
+            return self._unnest(item)
+        if isinstance(item, exp.Subquery | exp.Values):
+            return self._subquery(item)
+        raise UnsupportedQuery(f"{item.key.upper()} in FROM is not supported", where(item))
+
+    def _table(self, item: exp.Table) -> tuple[str, Source]:
+        refuse_parts(item, TABLE_PARTS)
+        if not isinstance(item.this, exp.Identifier):
+            raise UnsupportedQuery(f"table function {item.this.name or item.name!r} is not supported", where(item))
+        name, schema, catalog = item.name, item.db, item.catalog
+        if not schema and name in self.ctes:
+            relation, plan = self.ctes[name]
+            return self._named(relation, plan, item, name)
+        if catalog not in ("", "druid"):
+            raise UnknownName("Catalog", catalog, ("druid",), where(item))
+        table = self._opened(schema or "druid", name, item)
+        internal = self.session.fresh("a")
+        alias = item.alias or name
+        return f"{table.relation} AS {internal}", Source(alias, internal, self._renamed(item, table.columns), table)
+
+    def _opened(self, schema: str, name: str, item: exp.Table) -> OpenTable:
+        if schema == "druid":
+            found = self.session.catalogue.table(name)
+            if found is None:
+                raise UnknownName("Table", name, self.session.catalogue.table_names(), where(item))
+            defined = found.columns
+        else:
+            defined = metadata.columns_of(schema, name, where(item))
+        outputs = tuple(Output(column.name, f"c{at}", column.type) for at, column in enumerate(defined))
+        table = OpenTable(schema, name, self.session.fresh("t"), outputs)
+        self.session.tables.append(table)
+        return table
+
+    def _subquery(self, item: exp.Subquery | exp.Values) -> tuple[str, Source]:
+        query = item.this if isinstance(item, exp.Subquery) else item
+        if isinstance(item, exp.Subquery):
+            refuse_parts(item, frozenset({"this", "alias", "with_"}))
+            if isinstance(query, exp.Table):
+                raise UnsupportedQuery("joins in brackets are not supported", where(item))
+        plan = self.plan(self.session, query)
+        return self._named(f"({plan.sql})", plan, item, "")
+
+    def _named(self, relation: str, plan: Plan, item: exp.Expr, name: str) -> tuple[str, Source]:
+        internal = self.session.fresh("a")
+        return f"{relation} AS {internal}", Source(item.alias or name, internal, self._renamed(item, plan.columns))
+
+    def _unnest(self, item: exp.Unnest) -> tuple[str, Source]:
+        refuse_parts(item, frozenset({"expressions", "alias"}))
+        if len(item.expressions) != 1:
+            raise UnsupportedQuery("UNNEST takes one array", where(item))
+        argument = item.expressions[0]
+        array = Frame(self.session, self.scope, clause="UNNEST").term(argument)
+        if array.family is Family.ARRAY:
+            keeps_null = isinstance(argument, exp.Anonymous) and argument.name.upper() == "MV_TO_ARRAY"
+            sql = spread(array) if keeps_null else f"unnest({array.sql})"
+            type_ = element_of(array.type)
+        else:
+            raise InvalidQuery("UNNEST needs an array; use MV_TO_ARRAY for a multi-value string", where(item))
+        internal = self.session.fresh("a")
+        columns = self._renamed(item, (Output("EXPR$0", "o0", type_),))
+        return f"LATERAL (SELECT {sql} AS o0) AS {internal}", Source(item.alias, internal, columns)
+
+    def _renamed(self, item: exp.Expr, columns: tuple[Output, ...]) -> tuple[Output, ...]:
+        alias = item.args.get("alias")
+        names = [identifier.name for identifier in (alias.args.get("columns") or [])] if alias else []
+        if not names:
+            return columns
+        if len(names) != len(columns):
+            raise InvalidQuery(f"{item.alias!r} lists {len(names)} columns for {len(columns)}", where(item))
+        return tuple(Output(name, column.internal, column.type) for name, column in zip(names, columns, strict=True))

@@ -1,0 +1,349 @@
+"""Translates a query: WITH, UNION ALL, VALUES and SELECT with its clauses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from query.errors import InvalidQuery, UnsupportedQuery
+from query.sql.casts import as_boolean, cast_to
+from query.sql.frame import Frame, Session, holds_aggregate, refuse_parts
+from query.sql.grouping import Grouping, group_keys
+from query.sql.relations import FromBuilder, Plan
+from query.sql.scope import Output, Scope, where
+from query.sql.term import Term, null
+from query.sql.time_bounds import narrow
+from query.sql.types import NULL, VARCHAR, SqlType, common_type
+
+SELECT_PARTS = frozenset(
+    [
+        "expressions",
+        "from_",
+        "joins",
+        "where",
+        "group",
+        "having",
+        "order",
+        "limit",
+        "offset",
+        "distinct",
+        "with_",
+        "windows",
+    ]
+)
+UNION_PARTS = frozenset({"this", "expression", "distinct", "order", "limit", "offset", "with_"})
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry of a select list; a star gives several, which are terms already."""
+
+    name: str
+    tree: exp.Expr | None = None
+    term: Term | None = None
+
+    def seen_by(self, frame: Frame) -> Term:
+        """The entry as the frame after grouping sees it."""
+        if self.tree is not None:
+            return frame.term(self.tree)
+        assert self.term is not None
+        if frame.keys is None:
+            return self.term
+        if self.term.sql not in frame.keys:
+            raise InvalidQuery(f"Expression {self.name!r} is not being grouped")
+        return frame.keys[self.term.sql]
+
+
+@dataclass(slots=True)
+class QueryPlanner:
+    """Plans queries and what is nested in them; ``ctes`` are the WITH names in sight."""
+
+    ctes: dict[str, tuple[str, Plan]] = field(default_factory=dict)
+
+    def plan(self, session: Session, tree: exp.Expr) -> Plan:
+        """Translates any query."""
+        outer, self.ctes = self.ctes, dict(self.ctes)
+        try:
+            prefix = self._with(session, tree.args.get("with_"))
+            plan = self._body(session, tree)
+        finally:
+            self.ctes = outer
+        return Plan(prefix + plan.sql, plan.columns)
+
+    def _body(self, session: Session, tree: exp.Expr) -> Plan:
+        if isinstance(tree, exp.Select):
+            return self._select(session, tree)
+        if isinstance(tree, exp.Union):
+            return self._union(session, tree)
+        if isinstance(tree, exp.Values):
+            return self._values(session, tree)
+        if isinstance(tree, exp.Subquery):
+            refuse_parts(tree, frozenset({"this", "with_", "order", "limit", "offset"}))
+            return self._tailed(session, tree, self.plan(session, tree.this))
+        raise UnsupportedQuery(f"{tree.key.upper()} is not supported", where(tree))
+
+    def _with(self, session: Session, with_: exp.Expr | None) -> str:
+        if with_ is None:
+            return ""
+        if with_.args.get("recursive"):
+            raise UnsupportedQuery("WITH RECURSIVE is not supported", where(with_))
+        parts = []
+        for cte in with_.expressions:
+            plan, name = self.plan(session, cte.this), session.fresh("w")
+            names = [identifier.name for identifier in cte.args["alias"].args.get("columns") or []]
+            if names and len(names) != len(plan.columns):
+                raise InvalidQuery(f"{cte.alias!r} lists {len(names)} columns for {len(plan.columns)}", where(cte))
+            columns = tuple(
+                Output(names[at] if names else column.name, column.internal, column.type)
+                for at, column in enumerate(plan.columns)
+            )
+            self.ctes[cte.alias] = (name, Plan(plan.sql, columns))
+            parts.append(f"{name} AS ({plan.sql})")
+        return f"WITH {', '.join(parts)} "
+
+    def _union(self, session: Session, tree: exp.Union) -> Plan:
+        refuse_parts(tree, UNION_PARTS)
+        left, right = self.plan(session, tree.this), self.plan(session, tree.expression)
+        if len(left.columns) != len(right.columns):
+            raise InvalidQuery(f"UNION joins {len(left.columns)} columns with {len(right.columns)}", where(tree))
+        columns = tuple(
+            Output(one.name, one.internal, _union_type(one, two))
+            for one, two in zip(left.columns, right.columns, strict=True)
+        )
+        word = "UNION" if tree.args.get("distinct") else "UNION ALL"
+        sql = f"{_recast(session, left, columns)} {word} {_recast(session, right, columns)}"
+        return self._tailed(session, tree, Plan(sql, columns))
+
+    def _tailed(self, session: Session, tree: exp.Expr, plan: Plan) -> Plan:
+        """ORDER BY and LIMIT around a union or a query in brackets."""
+        if not any(tree.args.get(part) for part in ("order", "limit", "offset")):
+            return plan
+        frame, orders = Frame(session, Scope()), []
+        for ordered in _orders(tree):
+            at = _ordinal(ordered.this, len(plan.columns))
+            names = [column.name for column in plan.columns]
+            if at is None and isinstance(ordered.this, exp.Column) and ordered.this.name in names:
+                at = names.index(ordered.this.name)
+            if at is None:
+                raise InvalidQuery("ORDER BY of a UNION names an output column", where(ordered))
+            orders.append(_order_sql(str(at + 1), ordered))
+        sql = f"SELECT * FROM ({plan.sql}) AS {session.fresh('a')}"
+        sql += f" ORDER BY {', '.join(orders)}" if orders else ""
+        return Plan(sql + _limit_sql(frame, tree), plan.columns)
+
+    def _values(self, session: Session, tree: exp.Values) -> Plan:
+        frame = Frame(session, Scope(), clause="VALUES")
+        rows = [[frame.term(cell) for cell in getattr(row, "expressions", None) or [row]] for row in tree.expressions]
+        if len({len(row) for row in rows}) != 1:
+            raise InvalidQuery("every row of VALUES has the same number of columns", where(tree))
+        types = list(map(_common, zip(*rows, strict=True)))
+        columns = tuple(Output(f"EXPR${at}", f"o{at}", type_) for at, type_ in enumerate(types))
+        selects = [
+            "SELECT "
+            + ", ".join(
+                f"{cast_to(cell, col.type).sql} AS {col.internal}" for cell, col in zip(row, columns, strict=True)
+            )
+            for row in rows
+        ]
+        return Plan(" UNION ALL ".join(selects), columns)
+
+    def _select(self, session: Session, tree: exp.Select) -> Plan:
+        refuse_parts(tree, SELECT_PARTS)
+        source = FromBuilder(session, self.plan, self.ctes, Scope())
+        source.build(tree)
+        windows = {window.this.name: window for window in tree.args.get("windows") or []}
+        rows = Frame(session, source.scope, clause="WHERE", named_windows=windows)
+        condition = _where_sql(rows, tree)
+        items = _items(source.scope, tree)
+        aliases = {
+            item.name: item.tree for item in items if item.tree is not None and not item.name.startswith("EXPR$")
+        }
+        grouping = _grouping(rows, tree, items, aliases)
+        frame = rows if grouping is None else Frame(session, source.scope, grouping.keys, rows, aliases)
+        frame.named_windows = windows
+        terms = [_stored(item.seen_by(frame)) for item in items]
+        sql = "SELECT " + _distinct(tree, grouping)
+        sql += ", ".join(f"{term.sql} AS o{at}" for at, term in enumerate(terms))
+        from_sql = source.sql + (grouping.laterals(source.sql) if grouping else "")
+        sql += (f" FROM {from_sql}" if from_sql else "") + condition
+        sql += grouping.sql if grouping else ""
+        sql += _having_sql(frame, tree)
+        sql += _order_by(frame, tree, terms, aliases, grouping) + _limit_sql(frame, tree)
+        columns = tuple(
+            Output(item.name, f"o{at}", term.type) for at, (item, term) in enumerate(zip(items, terms, strict=True))
+        )
+        return Plan(sql, columns)
+
+
+def _where_sql(rows: Frame, tree: exp.Select) -> str:
+    clause = tree.args.get("where")
+    if clause is None:
+        return ""
+    if holds_aggregate(clause.this):
+        raise InvalidQuery("aggregates are not allowed in WHERE; use HAVING", where(clause))
+    narrow(rows, clause.this)
+    return f" WHERE {as_boolean(rows.term(clause.this)).sql}"
+
+
+def _items(scope: Scope, tree: exp.Select) -> list[Item]:
+    items: list[Item] = []
+    for entry in tree.expressions:
+        if isinstance(entry, exp.Star) or (isinstance(entry, exp.Column) and isinstance(entry.this, exp.Star)):
+            refuse_parts(entry if isinstance(entry, exp.Star) else entry.this, frozenset())
+            table = entry.table if isinstance(entry, exp.Column) else ""
+            starred = [Item(name, term=term) for name, term in scope.star(table)]
+            if not starred:
+                raise InvalidQuery(f"{table + '.' if table else ''}* selects nothing", where(entry))
+            items += starred
+        elif isinstance(entry, exp.Alias):
+            items.append(Item(entry.alias, entry.this))
+        elif isinstance(entry, exp.Column | exp.CurrentTimestamp | exp.CurrentDate):
+            items.append(Item(_written_name(entry), entry))
+        else:
+            # The number is that of the different names so far, as Druid counts.
+            items.append(Item(f"EXPR${len({item.name for item in items})}", entry))
+    if not items:
+        raise InvalidQuery("SELECT needs at least one expression", where(tree))
+    return items
+
+
+def _written_name(entry: exp.Expr) -> str:
+    if isinstance(entry, exp.CurrentTimestamp):
+        return "CURRENT_TIMESTAMP"
+    return "CURRENT_DATE" if isinstance(entry, exp.CurrentDate) else entry.name
+
+
+def _grouping(rows: Frame, tree: exp.Select, items: list[Item], aliases: dict[str, exp.Expr]) -> Grouping | None:
+    group, having = tree.args.get("group"), tree.args.get("having")
+    trees = [item.tree for item in items if item.tree is not None] + [ordered.this for ordered in _orders(tree)]
+    aggregated = having is not None or any(holds_aggregate(part) for part in trees)
+    if group is not None:
+        return group_keys(rows, group, [(item.tree, item.term) for item in items], aliases)
+    if aggregated:
+        return Grouping({}, "")
+    if tree.args.get("distinct") and not any(part.find(exp.Window) for part in trees):
+        keys = Grouping({}, "", by_distinct=True)
+        names = [keys.add(rows, item.term or rows.term(item.tree or exp.null())) for item in items]
+        keys.sql = f" GROUP BY {', '.join(names)}"
+        return keys
+    return None
+
+
+def _distinct(tree: exp.Select, grouping: Grouping | None) -> str:
+    distinct = tree.args.get("distinct")
+    if distinct is None:
+        return ""
+    if distinct.args.get("on"):
+        raise UnsupportedQuery("DISTINCT ON is not supported", where(tree))
+    return "" if grouping is not None and grouping.by_distinct else "DISTINCT "
+
+
+def _having_sql(frame: Frame, tree: exp.Select) -> str:
+    clause = tree.args.get("having")
+    return f" HAVING {as_boolean(frame.term(clause.this)).sql}" if clause is not None else ""
+
+
+def _orders(tree: exp.Expr) -> list[exp.Expr]:
+    order = tree.args.get("order")
+    return list(order.expressions) if order is not None else []
+
+
+def _order_by(
+    frame: Frame, tree: exp.Select, terms: list[Term], aliases: dict[str, exp.Expr], grouping: Grouping | None
+) -> str:
+    orders = []
+    seen = Frame(
+        frame.session,
+        frame.scope,
+        frame.keys,
+        frame.rows,
+        aliases,
+        aliases_first=True,
+        named_windows=frame.named_windows,
+    )
+    texts = [term.sql for term in terms]
+    for ordered in _orders(tree):
+        at = _ordinal(ordered.this, len(terms))
+        if at is None:
+            term = seen.term(ordered.this)
+            at = texts.index(term.sql) if term.sql in texts else None
+            if term.is_constant:
+                continue
+            if at is None and tree.args.get("distinct"):
+                raise InvalidQuery("ORDER BY of SELECT DISTINCT names what is selected", where(ordered))
+            orders.append(_order_sql(term.sql if at is None else str(at + 1), ordered))
+        else:
+            orders.append(_order_sql(str(at + 1), ordered))
+    return f" ORDER BY {', '.join(orders)}" if orders else ""
+
+
+def _ordinal(tree: exp.Expr, count: int) -> int | None:
+    if not (isinstance(tree, exp.Literal) and not tree.is_string):
+        return None
+    if not tree.this.isdigit() or not 1 <= int(tree.this) <= count:
+        raise InvalidQuery(f"Ordinal {tree.this} is out of range: 1 to {count}", where(tree))
+    return int(tree.this) - 1
+
+
+def _order_sql(sql: str, ordered: exp.Expr) -> str:
+    direction = "DESC" if ordered.args.get("desc") else "ASC"
+    return f"{sql} {direction} NULLS {'FIRST' if ordered.args.get('nulls_first') else 'LAST'}"
+
+
+def _limit_sql(frame: Frame, tree: exp.Expr) -> str:
+    limit, offset, sql = tree.args.get("limit"), tree.args.get("offset"), ""
+    if isinstance(limit, exp.Fetch):
+        options = limit.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            raise UnsupportedQuery("FETCH with PERCENT or WITH TIES is not supported", where(limit))
+        sql += f" LIMIT {row_count(frame, limit.args.get('count') or exp.Literal.number(1))}"
+    elif limit is not None:
+        refuse_parts(limit, frozenset({"expression"}))
+        sql += f" LIMIT {row_count(frame, limit.expression)}"
+    if offset is not None:
+        sql += f" OFFSET {row_count(frame, offset.expression)}"
+    return sql
+
+
+def row_count(frame: Frame, tree: exp.Expr) -> int:
+    """The number behind LIMIT or OFFSET.
+
+    Raises:
+        InvalidQuery: it is not a whole number, 0 or more.
+    """
+    value = frame.session_term(tree).value
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidQuery("LIMIT and OFFSET are whole numbers, not negative", where(tree))
+    return value
+
+
+def _stored(term: Term) -> Term:
+    return null(VARCHAR).typed(NULL) if term.type == NULL else term
+
+
+def _common(cells: tuple[Term, ...]) -> SqlType:
+    result = cells[0].type
+    for cell in cells[1:]:
+        wider = common_type(result, cell.type)
+        if wider is None:
+            raise InvalidQuery(f"values of {result.name} and {cell.type.name} do not fit into one column")
+        result = wider
+    return result
+
+
+def _union_type(left: Output, right: Output) -> SqlType:
+    type_ = common_type(left.type, right.type)
+    if type_ is None:
+        raise InvalidQuery(f"UNION joins {left.name!r} of {left.type.name} with {right.type.name}")
+    return type_
+
+
+def _recast(session: Session, plan: Plan, columns: tuple[Output, ...]) -> str:
+    """The query in brackets, with the union's column names and types."""
+    alias = session.fresh("a")
+    parts = []
+    for have, want in zip(plan.columns, columns, strict=True):
+        term = Term(f"{alias}.{have.internal}", have.type)
+        parts.append(f"{cast_to(term, want.type).sql} AS {want.internal}")
+    return f"SELECT {', '.join(parts)} FROM ({plan.sql}) AS {alias}"

@@ -1,0 +1,84 @@
+"""Finds in a WHERE which times of a table can matter, so that segments outside need not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from query.errors import QueryError
+from query.sql.calendar_math import parse_interval_ms
+from query.sql.casts import cast_to
+from query.sql.comparison import SYMBOLS
+from query.sql.frame import Frame
+from query.sql.term import Term
+from query.sql.types import TIMESTAMP, Family
+
+_MIRRORED = {"=": "=", "<>": "<>", ">": "<", "<": ">", ">=": "<=", "<=": ">="}
+
+
+def narrow(rows: Frame, condition: exp.Expr) -> None:
+    """Notes the bounds that every row that passes ``condition`` fulfils; what it does not know narrows nothing."""
+    for part in _conjuncts(condition):
+        if isinstance(part, exp.Between):
+            _note(rows, ">=", part.this, part.args["low"])
+            _note(rows, "<=", part.this, part.args["high"])
+        elif type(part) in SYMBOLS:
+            _note(rows, SYMBOLS[type(part)], part.this, part.expression)
+        elif isinstance(part, exp.Anonymous) and part.name.upper() == "TIME_IN_INTERVAL" and len(part.expressions) == 2:
+            _note_interval(rows, part.expressions)
+
+
+def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
+    waiting = [condition]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, exp.And):
+            waiting += [part.this, part.expression]
+        elif isinstance(part, exp.Paren):
+            waiting.append(part.this)
+        else:
+            yield part
+
+
+def _quiet(rows: Frame, tree: exp.Expr) -> Term | None:
+    """The operand, unless it is no simple one; what is wrong with it, the translation of WHERE will say."""
+    if isinstance(tree, exp.Query | exp.Tuple):
+        return None
+    try:
+        return rows.term(tree)
+    except QueryError:
+        return None
+
+
+def _note(rows: Frame, symbol: str, left_tree: exp.Expr, right_tree: exp.Expr) -> None:
+    left, right = _quiet(rows, left_tree), _quiet(rows, right_tree)
+    if left is None or right is None:
+        return
+    if right.table is not None and right.time_column:
+        left, right, symbol = right, left, _MIRRORED[symbol]
+    if left.table is None or not left.time_column or not right.is_constant:
+        return
+    value_ms = _constant_ms(right, rows.zone)
+    if value_ms is None:
+        return
+    if symbol in (">", ">=", "="):
+        left.table.narrow(value_ms + (symbol == ">"), None)
+    if symbol in ("<", "<=", "="):
+        left.table.narrow(None, value_ms + (symbol != "<"))
+
+
+def _constant_ms(term: Term, zone: str) -> int | None:
+    if term.family is Family.STRING:
+        try:
+            term = cast_to(term, TIMESTAMP, zone)
+        except QueryError:
+            return None
+    is_time = term.family in (Family.TIME, Family.LONG)
+    return term.value if is_time and isinstance(term.value, int) else None
+
+
+def _note_interval(rows: Frame, arguments: list[exp.Expr]) -> None:
+    moment, interval = _quiet(rows, arguments[0]), _quiet(rows, arguments[1])
+    if moment is not None and moment.table is not None and interval is not None and isinstance(interval.value, str):
+        moment.table.narrow(*parse_interval_ms(interval.value, rows.zone))
