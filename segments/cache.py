@@ -59,6 +59,11 @@ class SegmentCache:
             raise disk_error(error, root, "using the segment cache") from error
 
     @property
+    def root(self) -> Path:
+        """The folder; every file lies directly in it."""
+        return self._root
+
+    @property
     def used_bytes(self) -> int:
         return self._used_bytes
 

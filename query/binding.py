@@ -1,0 +1,165 @@
+"""Decides how one relation of a statement is put together from segment files and live chunks (pure text).
+
+Columns are bound by the schema that is recorded with each file, by exact name, with explicit casts: never by
+the order of files, never by what the engine guesses from names, folders or the first file (lessons of
+docs/decisions/0012-binding-columns.md).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from query.model import ColumnUse, TableUse
+from segments.schema import ColumnSpec, ColumnType, SegmentSchema
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Parquet files that were written under one schema; ``paths`` are as the engine may open them."""
+
+    schema: SegmentSchema
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkGroup:
+    """Arrow IPC files of one Arrow schema; ``columns`` in the order of that schema."""
+
+    columns: tuple[ColumnSpec, ...]
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowInput:
+    """A table that the worker maps from IPC files: ``columns`` by position become k0, k1, ..."""
+
+    name: str
+    paths: tuple[str, ...]
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowInput:
+    """A table that travels with the job: an Arrow IPC stream in base64, with the statement's names of columns."""
+
+    name: str
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What a worker needs to offer one relation: inputs to register, then ``sql`` as a view's body."""
+
+    name: str
+    sql: str
+    arrow: tuple[ArrowInput, ...] = ()
+    rows: tuple[RowInput, ...] = ()
+
+
+def bind_table(use: TableUse, files: Sequence[FileGroup], chunks: Sequence[ChunkGroup]) -> Relation:
+    """The relation over published files and live chunks; empty, with the right types, when there are none."""
+    arms = [arm for group in files for arm in _file_arms(use, group)]
+    arrow = []
+    for index, group in enumerate(chunks):
+        source = ArrowInput(f"{use.relation}_live{index}", group.paths, _positions(use, group.columns))
+        arrow.append(source)
+        arms.append(_chunk_arm(use, group, source))
+    if not arms:
+        nulls = [f"CAST(NULL AS {column.duckdb_type}) AS {quote(column.internal)}" for column in use.columns]
+        arms.append(f"SELECT {', '.join(nulls) or '1 AS present'} WHERE false")
+    return Relation(use.relation, " UNION ALL ".join(arms), tuple(arrow))
+
+
+def bind_rows(use: TableUse, stream: bytes) -> Relation:
+    """The relation over rows that are at hand: an Arrow IPC stream with the use's internal column names."""
+    source = RowInput(f"{use.relation}_rows", base64.b64encode(stream).decode())
+    names = ", ".join(quote(column.internal) for column in use.columns) or "1 AS present"
+    return Relation(use.relation, f"SELECT {names} FROM {quote(source.name)}", rows=(source,))
+
+
+def quote(name: str) -> str:
+    """An identifier, quoted."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _file_arms(use: TableUse, group: FileGroup) -> list[str]:
+    names = [column.name for column in group.schema.columns]
+    if len({name.lower() for name in names}) == len(names):
+        return [_file_arm(use, group.schema, group.paths, [quote(name) for name in names], "")]
+    # The engine folds case: names that differ by case only are told apart by position, file by file.
+    aliases = [f"p{index}" for index in range(len(names))]
+    return [_file_arm(use, group.schema, (path,), aliases, f" AS f({', '.join(aliases)})") for path in group.paths]
+
+
+def _file_arm(use: TableUse, schema: SegmentSchema, paths: Sequence[str], references: Sequence[str], alias: str) -> str:
+    by_name = {column.name: (column, ref) for column, ref in zip(schema.columns, references, strict=True)}
+    selected = []
+    for column in use.columns:
+        stored, reference = by_name.get(column.name, (None, ""))
+        selected.append(f"{cast_stored(reference, stored, column)} AS {quote(column.internal)}")
+    listed = ", ".join(literal(path) for path in paths)
+    options = "hive_partitioning = false, union_by_name = false, filename = false"
+    return f"SELECT {', '.join(selected) or '1 AS present'} FROM read_parquet([{listed}], {options}){alias}"
+
+
+def _positions(use: TableUse, columns: Sequence[ColumnSpec]) -> tuple[int, ...]:
+    at = {column.name: index for index, column in enumerate(columns)}
+    needed = sorted({at[column.name] for column in use.columns if column.name in at})
+    # A table without columns has no rows to count: the first column stands for them.
+    return tuple(needed) or (0,)
+
+
+def _chunk_arm(use: TableUse, group: ChunkGroup, source: ArrowInput) -> str:
+    by_name = {group.columns[at].name: (group.columns[at], f"k{place}") for place, at in enumerate(source.columns)}
+    selected = []
+    for column in use.columns:
+        stored, reference = by_name.get(column.name, (None, ""))
+        selected.append(f"{cast_stored(reference, stored, column)} AS {quote(column.internal)}")
+    return f"SELECT {', '.join(selected) or '1 AS present'} FROM {quote(source.name)}"
+
+
+def cast_stored(reference: str, stored: ColumnSpec | None, column: ColumnUse) -> str:
+    """The expression that turns a stored column into what the statement was planned for.
+
+    A value that the type cannot hold becomes null, as in Druid; a double is cut towards zero. Where
+    nothing needs to change the bare reference is returned, so that filters still reach the file.
+    """
+    target = column.duckdb_type
+    if stored is None:
+        return f"CAST(NULL AS {target})"
+    if target == "VARCHAR[]":
+        text = reference if stored.type is ColumnType.STRING else f"CAST({reference} AS VARCHAR)"
+        return reference if stored.multi_value else f"CASE WHEN {reference} IS NULL THEN NULL ELSE [{text}] END"
+    if stored.multi_value:
+        # Only a column whose type was changed from text gets here.
+        return _from_text(f"list_extract({reference}, 1)", target)
+    if stored.kind == "time":
+        return reference if target.startswith("TIMESTAMP") else f"CAST(epoch_ms({reference}) AS {target})"
+    return _scalar(reference, stored.type, target)
+
+
+def _scalar(reference: str, stored: ColumnType, target: str) -> str:
+    if stored in (ColumnType.STRING, ColumnType.COMPLEX):
+        return _from_text(reference, target)
+    same = {ColumnType.LONG: "BIGINT", ColumnType.FLOAT: "FLOAT", ColumnType.DOUBLE: "DOUBLE"}[stored]
+    if same == target:
+        return reference
+    if target == "BIGINT":
+        return f"TRY_CAST(trunc({reference}) AS BIGINT)"
+    return f"TRY_CAST({reference} AS {target})"
+
+
+def _from_text(reference: str, target: str) -> str:
+    if target in ("VARCHAR", "BLOB"):
+        return reference
+    if target == "BIGINT":
+        whole = f"regexp_full_match({reference}, '[+-]?[0-9]+')"
+        return f"CASE WHEN {whole} THEN TRY_CAST({reference} AS BIGINT) END"
+    return f"TRY_CAST({reference} AS {target})"

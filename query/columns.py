@@ -1,0 +1,52 @@
+"""Decides which columns a table has, and of which type, from its spec, its segments and its live chunks (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from query.sql.catalogue import ColumnDef, TableDef
+from query.sql.types import BIGINT, DOUBLE, FLOAT, TIMESTAMP, VARCHAR, SqlType
+from segments.schema import TIME_COLUMN, ColumnSpec, ColumnType, SegmentSchema
+
+_SQL = {ColumnType.STRING: VARCHAR, ColumnType.LONG: BIGINT, ColumnType.FLOAT: FLOAT, ColumnType.DOUBLE: DOUBLE}
+_WIDTH = {ColumnType.LONG: 0, ColumnType.FLOAT: 1, ColumnType.DOUBLE: 2, ColumnType.STRING: 3}
+
+
+def table_def(
+    name: str, declared: SegmentSchema, stored: Iterable[SegmentSchema], live: Iterable[Iterable[ColumnSpec]]
+) -> TableDef:
+    """The table as statements see it: the time first, then declared columns in their order, then found ones.
+
+    A declared type holds; what nobody declared has the type that holds the values of all who store it. A text
+    column is multi-value when it is so anywhere.
+    """
+    declared_types = {column.name: column for column in declared.columns}
+    found: dict[str, ColumnSpec] = dict(declared_types)
+    several: set[str] = set()
+    for columns in (*(schema.columns for schema in stored), *live):
+        for column in columns:
+            if column.multi_value:
+                several.add(column.name)
+            if column.name not in found:
+                found[column.name] = column
+            elif column.name not in declared_types:
+                found[column.name] = _wider(found[column.name], column)
+    several |= {column.name for column in declared.columns if column.multi_value}
+    names = [TIME_COLUMN, *(column for column in found if column != TIME_COLUMN)]
+    return TableDef(name, tuple(ColumnDef(at, _sql_type(found.get(at), at in several)) for at in names))
+
+
+def _wider(one: ColumnSpec, other: ColumnSpec) -> ColumnSpec:
+    if one.type is ColumnType.COMPLEX or other.type is ColumnType.COMPLEX:
+        return one
+    return max(one, other, key=lambda column: _WIDTH[column.type])
+
+
+def _sql_type(column: ColumnSpec | None, is_multi: bool) -> SqlType:
+    if column is None or column.name == TIME_COLUMN:
+        return TIMESTAMP
+    if column.type is ColumnType.COMPLEX:
+        return SqlType("OTHER", element=column.complex_type)
+    if column.type is ColumnType.STRING and is_multi:
+        return SqlType("VARCHAR", multi=True)
+    return _SQL[column.type]

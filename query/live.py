@@ -1,0 +1,394 @@
+"""Binds a table to one version: asks tasks what is live, mirrors it, and remembers what was answered last.
+
+The decisions are ``query.assembly``'s; this runner asks, fetches, waits and pins. Queries that come while an
+assembly of the same table is under way share the next one, so a busy dashboard costs a task one call at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import structlog
+
+from query.assembly import (
+    Answer,
+    AskAlso,
+    GroupKey,
+    KeepHeld,
+    Missing,
+    Newer,
+    Verdict,
+    View,
+    advance,
+    decide,
+    vector_of,
+)
+from query.clock import Clock
+from query.errors import QueryError, QueryUnavailable
+from query.mirror import ChunkKey, ChunkUnreadable, Mirror, MirroredChunk
+from query.source import LiveAttempt, LiveSource
+from query.timeline_cache import TableVersion, TimelineCache
+from segments.errors import ServiceError
+from segments.live import ChunkInfo, LiveAnswer, LiveAsk
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSettings:
+    """``wait_ms`` bounds the wait for a required answer, ``ask_ms`` and ``fetch_ms`` one call.
+
+    An attempt that could not be reached is not asked again for ``suspect_ms`` while another, or what is held,
+    can answer. What is held stands in for a task that is down as long as the table was answered within the
+    last ``trust_ms``; a reader who comes later waits for the task.
+    """
+
+    wait_ms: int = 10_000
+    ask_ms: int = 1_000
+    fetch_ms: int = 10_000
+    suspect_ms: int = 1_000
+    trust_ms: int = 10_000
+    poll_ms: int = 25
+    calls: int = 16
+
+
+@dataclass(slots=True)
+class BoundTable:
+    """A table at one version for one query: all its segments and live chunks. ``close`` exactly once."""
+
+    at: TableVersion
+    chunks: tuple[MirroredChunk, ...]
+    close: Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Held:
+    view: View
+    at: TableVersion
+    keys: tuple[ChunkKey, ...]
+    # Its chunks were given up: it says how far was answered, but is no answer.
+    is_forgotten: bool = False
+
+
+class LiveTables:
+    """All tables' live rows; safe for many threads."""
+
+    def __init__(
+        self, timeline: TimelineCache, live: LiveSource, mirror: Mirror, settings: LiveSettings, clock: Clock
+    ) -> None:
+        self._timeline = timeline
+        self._mirror = mirror
+        self._lock = threading.Lock()
+        self._tables: dict[str, _LiveTable] = {}
+        self._calls = ThreadPoolExecutor(settings.calls, "query-live")
+        self._tasks = _Tasks(live, mirror, settings, clock, self._calls)
+        self._settings = settings
+        self._clock = clock
+        mirror.make_room = self._make_room
+
+    def bind(self, datasource: str) -> BoundTable | None:
+        """The table at the newest version that can be answered whole; None when there is no such table.
+
+        Raises:
+            QueryUnavailable: a required answer did not come in time; it names group and sequence.
+            ServiceError: the database cannot be read, or the mirror is full.
+        """
+        if self._timeline.current(datasource) is None:
+            return None
+        with self._lock:
+            table = self._tables.get(datasource)
+            if table is None:
+                table = _LiveTable(datasource, self._timeline, self._mirror, self._tasks, self._settings, self._clock)
+                self._tables[datasource] = table
+        return table.bind()
+
+    def moved(self, at: TableVersion) -> None:
+        """A newer version is current: lets go of chunks whose rows it has published, if that loses nothing."""
+        with self._lock:
+            table = self._tables.get(at.snapshot.datasource)
+        if table is not None:
+            table.advance(at)
+
+    def stop(self) -> None:
+        """Ends the calls under way."""
+        self._calls.shutdown(wait=False, cancel_futures=True)
+
+    def _make_room(self) -> bool:
+        """Forgets the chunks of the table that was not asked for the longest, if it was not for a while."""
+        with self._lock:
+            tables = sorted(self._tables.values(), key=lambda table: table.answered_ms)
+        return any(table.forget() for table in tables)
+
+
+class _LiveTable:
+    """One table: what is held of it, and one assembly at a time."""
+
+    def __init__(
+        self,
+        datasource: str,
+        timeline: TimelineCache,
+        mirror: Mirror,
+        tasks: _Tasks,
+        settings: LiveSettings,
+        clock: Clock,
+    ) -> None:
+        self._datasource = datasource
+        self._timeline = timeline
+        self._mirror = mirror
+        self._tasks = tasks
+        self._settings = settings
+        self._clock = clock
+        self._assembling = threading.Lock()
+        self._state = threading.Lock()
+        self._begun = 0
+        self._finished = 0
+        self._outcome: bool | ServiceError = False
+        self._held: _Held | None = None
+        self.answered_ms = clock.monotonic_ms() - settings.trust_ms - 1
+
+    def bind(self) -> BoundTable | None:
+        with self._state:
+            # An assembly that begins from now on sees everything that was there when this query came.
+            needed = self._begun + 1
+        with self._assembling:
+            if self._finished < needed:
+                self._outcome = self._assembled()
+            if isinstance(self._outcome, ServiceError):
+                raise self._outcome
+            if not self._outcome:
+                return None
+            with self._state:
+                return self._bound()
+
+    def advance(self, at: TableVersion) -> None:
+        """Moves what is held to a newer version without asking, where that is possible."""
+        # An assembly under way may wait for a task; it looks at the newest version itself.
+        if not self._assembling.acquire(blocking=False):
+            return
+        try:
+            with self._state:
+                view = advance(at.snapshot, self._held.view) if self._held is not None else None
+                if view is not None:
+                    keys = self._keys(view)
+                    self._mirror.repin(keys)
+                    self._hold(_Held(view, at, keys))
+        finally:
+            self._assembling.release()
+
+    def forget(self) -> bool:
+        """Gives up the mirrored chunks of a table that nobody reads; how far it was answered stays known."""
+        idle_ms = self._clock.monotonic_ms() - self.answered_ms
+        if idle_ms <= self._settings.trust_ms or not self._assembling.acquire(blocking=False):
+            return False
+        try:
+            with self._state:
+                if self._held is None or not self._held.keys:
+                    return False
+                view = View(self._held.view.version, {}, self._held.view.reached)
+                self._hold(_Held(view, self._held.at, (), is_forgotten=True))
+                return True
+        finally:
+            self._assembling.release()
+
+    def _assembled(self) -> bool | ServiceError:
+        """One assembly; its failure is that of all queries that waited for it, so that none waits twice."""
+        with self._state:
+            self._begun += 1
+            begun = self._begun
+        try:
+            return self._assemble()
+        except ServiceError as error:
+            return error
+        finally:
+            self._finished = begun
+
+    def _assemble(self) -> bool:
+        round_ = _Round(self._timeline, self._datasource, self._clock, self._settings)
+        while True:
+            at = round_.at
+            if at is None:
+                return False
+            with self._timeline.held(self._datasource, at.version):
+                verdict = self._decide(round_, at)
+                if isinstance(verdict, Answer) and self._adopt(round_, at, verdict.view):
+                    break
+                if isinstance(verdict, AskAlso):
+                    round_.answers |= self._tasks.ask(at, verdict.attempts)
+            if isinstance(verdict, Newer | KeepHeld | Missing) and self._settle(round_, verdict):
+                break
+        self.answered_ms = self._clock.monotonic_ms()
+        return True
+
+    def _decide(self, round_: _Round, at: TableVersion) -> Verdict:
+        held = None if self._held is None else self._held.view
+        trust = self._held is not None and self._clock.monotonic_ms() - self.answered_ms <= self._settings.trust_ms
+        suspects = self._tasks.suspects() if trust else {}
+        return decide(at.snapshot, held, suspects | round_.answers, trust)
+
+    def _settle(self, round_: _Round, verdict: Newer | KeepHeld | Missing) -> bool:
+        """True if what is held is the answer; else there is news to decide on, or time was waited.
+
+        Raises:
+            QueryUnavailable: the time is over.
+        """
+        if round_.reload():
+            return False
+        if isinstance(verdict, KeepHeld) and self._held is not None and not self._held.is_forgotten:
+            _log.debug("live_rows_kept", table=self._datasource, reason=verdict.reason)
+            return True
+        round_.wait(verdict.reason)
+        return False
+
+    def _adopt(self, round_: _Round, at: TableVersion, view: View) -> bool:
+        """Makes the view what is held, once all its chunks are here."""
+        mine = set(self._held.keys) if self._held is not None else set()
+        missing = [(key, token, chunk) for key, token, chunk in view.chunks() if (token, chunk.number) not in mine]
+        failed = self._tasks.fetch(at, missing)
+        if failed:
+            # The lists are atomic: with a chunk gone the whole answer is void (PR-5).
+            round_.answers |= dict.fromkeys(failed)
+            return False
+        with self._state:
+            keys = self._keys(view)
+            self._mirror.repin(key for key in keys if key in mine)
+            self._hold(_Held(view, at, keys))
+        return True
+
+    def _hold(self, held: _Held) -> None:
+        """Replaces what is held; the caller has pinned its chunks."""
+        before, self._held = self._held, held
+        if before is not None:
+            self._mirror.unpin(before.keys)
+
+    @staticmethod
+    def _keys(view: View) -> tuple[ChunkKey, ...]:
+        return tuple((token, chunk.number) for _, token, chunk in view.chunks())
+
+    def _bound(self) -> BoundTable:
+        assert self._held is not None
+        keys = self._held.keys
+        self._mirror.repin(keys)
+        chunks = tuple(self._mirror.get(key) for key in keys)
+        return BoundTable(self._held.at, chunks, lambda: self._mirror.unpin(keys))
+
+
+class _Round:
+    """One assembly: the version it looks at, the answers so far, and its deadline."""
+
+    def __init__(self, timeline: TimelineCache, datasource: str, clock: Clock, settings: LiveSettings) -> None:
+        self._timeline = timeline
+        self._datasource = datasource
+        self._clock = clock
+        self._poll_ms = settings.poll_ms
+        self._deadline_ms = clock.monotonic_ms() + settings.wait_ms
+        self._was_reloaded = False
+        self.at = timeline.current(datasource)
+        self.answers: dict[str, LiveAnswer | None] = {}
+
+    def reload(self) -> bool:
+        """Loads the newest version; True if there is one, or another set of sequences or attempts."""
+        before = self.at
+        try:
+            self.at = self._timeline.refresh(self._datasource)
+        except ServiceError as error:
+            # Queries go on without the database: what was loaded stays exact (PR-6).
+            _log.debug("metadata_not_reloaded", table=self._datasource, error=str(error))
+        if self.at is None or before is None or self.at.snapshot != before.snapshot or not self._was_reloaded:
+            # The first time tasks are asked again in any case: a call may just have been lost.
+            self._was_reloaded = True
+            self.answers = {}
+            return True
+        return False
+
+    def wait(self, reason: str) -> None:
+        """Waits a little and forgets all answers.
+
+        Raises:
+            QueryUnavailable: the deadline has passed.
+        """
+        if self._clock.monotonic_ms() >= self._deadline_ms:
+            raise QueryUnavailable(
+                f"live rows of table {self._datasource} cannot be answered whole: {reason}", {"table": self._datasource}
+            )
+        threading.Event().wait(self._poll_ms / 1000)
+        self.answers = {}
+
+
+class _Tasks:
+    """Calls to tasks, several at once."""
+
+    def __init__(
+        self, live: LiveSource, mirror: Mirror, settings: LiveSettings, clock: Clock, calls: ThreadPoolExecutor
+    ) -> None:
+        self._live = live
+        self._mirror = mirror
+        self._settings = settings
+        self._clock = clock
+        self._calls = calls
+        self._suspects: dict[str, int] = {}
+
+    def suspects(self) -> dict[str, LiveAnswer | None]:
+        """Attempts that could not be reached a moment ago."""
+        now_ms = self._clock.monotonic_ms()
+        self._suspects = {token: until_ms for token, until_ms in self._suspects.items() if until_ms > now_ms}
+        return dict.fromkeys(self._suspects)
+
+    def ask(self, at: TableVersion, attempts: Iterable[LiveAttempt]) -> dict[str, LiveAnswer | None]:
+        """Every attempt's answer; None where there is none."""
+        if isinstance(attempts, tuple) and len(attempts) == 1:
+            return {attempts[0].token: self._ask_one(at, attempts[0])}
+        futures = {attempt.token: self._calls.submit(self._ask_one, at, attempt) for attempt in attempts}
+        return {token: future.result() for token, future in futures.items()}
+
+    def _ask_one(self, at: TableVersion, attempt: LiveAttempt) -> LiveAnswer | None:
+        vector, epochs = vector_of(at.snapshot, attempt.supervisor)
+        ask = LiveAsk(at.version, attempt.group, vector, epochs)
+        try:
+            answer = self._live.ask(attempt, ask, self._settings.ask_ms)
+        except ServiceError as error:
+            self._suspect(attempt.token, error)
+            return None
+        # The token names the chunks: an answer of another process is none.
+        return answer if answer.token == attempt.token and answer.group == attempt.group else None
+
+    def fetch(self, at: TableVersion, wanted: Iterable[tuple[GroupKey, str, ChunkInfo]]) -> set[str]:
+        """Brings and pins chunks; tokens of attempts that failed, in which case nothing stays pinned.
+
+        Raises:
+            ResourceLimitExceeded: the mirror is full.
+        """
+        attempts = {attempt.token: attempt for attempt in at.snapshot.attempts}
+        futures: list[tuple[str, Future[MirroredChunk]]] = [
+            (token, self._calls.submit(self._fetch_one, attempts.get(token), token, chunk))
+            for _, token, chunk in wanted
+        ]
+        failed: set[str] = set()
+        pinned: list[ChunkKey] = []
+        fatal: ServiceError | None = None
+        for token, future in futures:
+            try:
+                pinned.append(future.result().key)
+            except ServiceError as error:
+                fatal = fatal or (error if isinstance(error, QueryError) else None)
+                failed.add(token)
+                self._suspect(token, error)
+        if failed:
+            self._mirror.unpin(pinned)
+        if fatal is not None:
+            raise fatal
+        return failed
+
+    def _fetch_one(self, attempt: LiveAttempt | None, token: str, chunk: ChunkInfo) -> MirroredChunk:
+        def over_the_wire() -> bytes:
+            if attempt is None:
+                raise ChunkUnreadable(f"attempt {token} is no longer listed")
+            return self._live.fetch(attempt, chunk, self._settings.fetch_ms)
+
+        return self._mirror.pin(attempt, token, chunk, over_the_wire)
+
+    def _suspect(self, token: str, error: ServiceError) -> None:
+        self._suspects[token] = self._clock.monotonic_ms() + self._settings.suspect_ms
+        _log.info("task_did_not_answer", token=token[:8], error=str(error))

@@ -1,0 +1,381 @@
+"""The query node: answers statements at one version per table, and follows the metadata in the background."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import structlog
+
+from query.binding import ChunkGroup, FileGroup, Relation, bind_rows, bind_table
+from query.clock import Clock
+from query.columns import table_def
+from query.engine import Engine, EngineSettings, Run
+from query.errors import InvalidQuery, QueryCancelled, QueryError, QueryUnavailable
+from query.live import BoundTable, LiveSettings, LiveTables
+from query.mirror import Mirror, MirroredChunk
+from query.model import PlannedQuery, SqlRequest, TableUse
+from query.source import LiveSource, SegmentCatalog
+from query.sql.catalogue import TableDef
+from query.sql.metadata import NoSystemTables, SystemTables, inline_rows
+from query.sql.planner import plan
+from query.timeline_cache import TimelineCache
+from query.worker_wire import root_path
+from segments.cache import SegmentCache
+from segments.data_segment import DataSegment
+from segments.errors import ServiceError
+from segments.schema import SegmentSchema
+
+_log = structlog.get_logger(__name__)
+_CACHE_ROOT, _MIRROR_ROOT = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """``address`` is told to others; ``local_hosts`` are names of this host in tasks' addresses, whose spills
+    are linked instead of fetched. ``sync_ms`` bounds how late a publish is noticed and acknowledged;
+    ``mirror_bytes`` what live rows may take on disk.
+    """
+
+    address: str = ""
+    sync_ms: int = 200
+    lease_ms: int = 1_000
+    mirror_bytes: int = 4 << 30
+    prefetches: int = 4
+    local_hosts: frozenset[str] = frozenset({"127.0.0.1", "localhost", "[::1]"})
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    live: LiveSettings = field(default_factory=LiveSettings)
+
+
+class QueryResult:
+    """An answer on its way: its plan, its schema and its batches. ``close`` it unless the batches were read out.
+
+    ``versions`` are the versions of the tables it was bound to.
+    """
+
+    def __init__(self, planned: PlannedQuery, run: Run, versions: dict[str, int], named: Callable[[str], str]) -> None:
+        self.planned = planned
+        self.versions = versions
+        self._run = run
+        self._named = named
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of every batch."""
+        return self._run.schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches, once, for one thread.
+
+        Raises:
+            QueryError: the answer ended before its end.
+        """
+        try:
+            yield from self._run.batches()
+        except QueryError as error:
+            raise _renamed(error, self._named) from error
+
+    def close(self) -> None:
+        """Ends the query wherever it stands."""
+        self._run.close()
+
+
+class QueryNode:
+    """One node; safe for many threads. Between ``start`` and ``stop`` it follows the metadata by itself."""
+
+    def __init__(  # noqa: PLR0913 - the ports of one node, given once by the wiring
+        self,
+        node_id: str,
+        catalog: SegmentCatalog,
+        live: LiveSource,
+        cache: SegmentCache,
+        mirror_dir: Path,
+        settings: NodeSettings,
+        clock: Clock,
+        system: SystemTables | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        """``engine``: one that the caller starts and stops, over the cache's and the mirror's folders."""
+        self._node_id = node_id
+        self._catalog = catalog
+        self._cache = cache
+        self._settings = settings
+        self._clock = clock
+        self.system: SystemTables = system or NoSystemTables()
+        self._mirror = Mirror(mirror_dir / "chunks", settings.mirror_bytes, settings.local_hosts)
+        self._prefetcher = ThreadPoolExecutor(settings.prefetches, "query-prefetch")
+        self._timeline = TimelineCache(catalog, cache, self._prefetcher)
+        self._live = LiveTables(self._timeline, live, self._mirror, settings.live, clock)
+        roots = [cache.root, self._mirror.root]
+        self._owns_engine = engine is None
+        self._engine = engine or Engine(settings.engine, roots, mirror_dir / "spill", clock)
+        self._lock = threading.Lock()
+        self._queries: dict[str, list[_Query]] = {}
+        self._stopping = threading.Event()
+        self._follower: threading.Thread | None = None
+        self._trimmed = 0
+        self._renewed_ms = 0
+        self._told: dict[str, int] = {}
+        self._trouble = ""
+
+    def start(self) -> None:
+        """Starts the workers and begins to follow the metadata."""
+        if self._owns_engine:
+            self._engine.start()
+        self._follower = threading.Thread(target=self._follow, name="query-follow", daemon=True)
+        self._follower.start()
+
+    def stop(self) -> None:
+        """Ends all queries, calls and workers."""
+        self._stopping.set()
+        if self._follower is not None:
+            self._follower.join()
+        self._live.stop()
+        self._prefetcher.shutdown(wait=False, cancel_futures=True)
+        if self._owns_engine:
+            self._engine.stop()
+
+    def execute(self, request: SqlRequest) -> QueryResult:
+        """Plans and starts a statement.
+
+        Raises:
+            QueryError: it has no answer: the statement is at fault, a segment or a task's rows cannot be read,
+                or a limit is reached.
+        """
+        query = _Query(self)
+        name = str(request.context.get("sqlQueryId") or "")
+        self._enlist(name, query)
+        try:
+            planned = plan(request, query, self._clock.now_ms())
+            relations = [query.relation(use) for use in planned.tables]
+            query.check()
+            run = self._engine.run(planned.duckdb_sql, relations, planned.timeout_ms, query.started)
+            run.on_close(query.close)
+            run.on_close(lambda: self._delist(name, query))
+        except ServiceError as error:
+            query.close()
+            self._delist(name, query)
+            if isinstance(error, QueryError):
+                raise _renamed(error, query.named) from error
+            raise QueryUnavailable(str(error)) from error
+        except BaseException:
+            query.close()
+            self._delist(name, query)
+            raise
+        return QueryResult(planned, run, query.versions, query.named)
+
+    def cancel(self, query_id: str) -> bool:
+        """Cancels every query of that id (the context's ``sqlQueryId``); False when there is none."""
+        with self._lock:
+            queries = list(self._queries.get(query_id, ()))
+        for query in queries:
+            query.cancel()
+        return bool(queries)
+
+    def refresh(self) -> None:
+        """Looks for news in the metadata now, and acknowledges what this node has caught up with.
+
+        Raises:
+            ServiceError: the database cannot be read.
+        """
+        self._timeline.sync(self._live.moved)
+        versions = self._timeline.acknowledged()
+        now_ms = self._clock.monotonic_ms()
+        if versions != self._told or now_ms - self._renewed_ms >= self._settings.lease_ms:
+            self._catalog.acknowledge(self._node_id, self._settings.address, versions)
+            self._told, self._renewed_ms = versions, now_ms
+        if self._mirror.removed != self._trimmed:
+            self._trimmed = self._mirror.removed
+            self._engine.trim()
+
+    def status(self) -> dict[str, object]:
+        """What health and metrics show; ``trouble`` is empty while the metadata can be followed."""
+        return {
+            "tables": self._timeline.acknowledged(),
+            "queriesRunning": self._engine.running,
+            "queriesWaiting": self._engine.waiting,
+            "cacheBytes": self._cache.used_bytes,
+            "mirrorBytes": self._mirror.used_bytes,
+            "mirrorChunks": len(self._mirror),
+            "trouble": self._trouble,
+        }
+
+    def table_names(self) -> Sequence[str]:
+        """Names of all tables."""
+        return self._timeline.names()
+
+    def table(self, name: str) -> TableDef | None:
+        """A table's columns, without its live rows' (no task is asked)."""
+        at = self._timeline.current(name)
+        return None if at is None else table_def(name, at.snapshot.schema, at.schemas, ())
+
+    def bind(self, name: str) -> BoundTable | None:
+        """A table at one version for one query."""
+        return self._live.bind(name)
+
+    def rows_at_hand(self, use: TableUse) -> Relation:
+        """A relation over a table of INFORMATION_SCHEMA or sys."""
+        rows = inline_rows(use, self, self.system)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        return bind_rows(use, sink.getvalue().to_pybytes())
+
+    def pin(self, segment: DataSegment) -> Path:
+        """A segment's local file, kept until ``unpin``."""
+        try:
+            return self._cache.pin(segment)
+        except ServiceError as error:
+            raise QueryUnavailable(
+                f"segment {segment.id} cannot be read: {error}", {"segment": str(segment.id)}
+            ) from error
+
+    def unpin(self, segments: Sequence[DataSegment]) -> None:
+        """Gives up the pins of a query."""
+        for segment in segments:
+            self._cache.unpin(segment)
+
+    def _enlist(self, name: str, query: _Query) -> None:
+        with self._lock:
+            self._queries.setdefault(name, []).append(query)
+
+    def _delist(self, name: str, query: _Query) -> None:
+        with self._lock:
+            listed = self._queries.get(name, [])
+            if query in listed:
+                listed.remove(query)
+            if not listed:
+                self._queries.pop(name, None)
+
+    def _follow(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.refresh()
+                self._trouble = ""
+            except ServiceError as error:
+                if not self._trouble:
+                    _log.warning("metadata_not_followed", error=str(error))
+                self._trouble = str(error)
+            except Exception as error:
+                # Whatever it was, a node that stopped following would hold up every hand-off.
+                _log.exception("metadata_not_followed")
+                self._trouble = f"{type(error).__name__}: {error}"
+            self._stopping.wait(self._settings.sync_ms / 1000)
+
+
+class _Query:
+    """What one statement is bound to: its tables, each at one version, and the files it reads.
+
+    It is the planner's catalogue: a table is bound when the planner first looks at it, so what the plan
+    says of columns holds for the rows that are read.
+    """
+
+    def __init__(self, node: QueryNode) -> None:
+        self._node = node
+        self._bound: dict[str, BoundTable | None] = {}
+        self._defs: dict[str, TableDef] = {}
+        self._pinned: list[DataSegment] = []
+        self._lock = threading.Lock()
+        self._run: Run | None = None
+        self._is_cancelled = False
+        self._is_closed = False
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """The tables it reads and their versions."""
+        return {name: bound.at.version for name, bound in self._bound.items() if bound is not None}
+
+    def table_names(self) -> Sequence[str]:
+        """Names of all tables."""
+        return self._node.table_names()
+
+    def table(self, name: str) -> TableDef | None:
+        """A table by its exact name, bound from now on."""
+        if name not in self._bound:
+            bound = self._bound[name] = self._node.bind(name)
+            if bound is not None:
+                live = {chunk.layout: chunk.columns for chunk in bound.chunks}
+                self._defs[name] = table_def(name, bound.at.snapshot.schema, bound.at.schemas, live.values())
+        return self._defs.get(name)
+
+    def relation(self, use: TableUse) -> Relation:
+        """What the engine reads where the statement names the table; files outside its time bounds are left out.
+
+        Raises:
+            QueryUnavailable: a segment cannot be read.
+        """
+        if not use.is_stored:
+            return self._node.rows_at_hand(use)
+        bound = self._bound[use.datasource]
+        assert bound is not None, "a planned table was bound"
+        files: dict[SegmentSchema, list[str]] = {}
+        for segment in bound.at.snapshot.segments:
+            if _overlaps(segment, use.time_bounds):
+                self.check()
+                path = self._node.pin(segment)
+                self._pinned.append(segment)
+                files.setdefault(segment.schema, []).append(f"{root_path(_CACHE_ROOT)}/{path.name}")
+        layouts: dict[str, list[MirroredChunk]] = {}
+        for chunk in bound.chunks:
+            if _overlaps(chunk, use.time_bounds):
+                layouts.setdefault(chunk.layout, []).append(chunk)
+        chunk_groups = [
+            ChunkGroup(chunks[0].columns, tuple(f"{root_path(_MIRROR_ROOT)}/{chunk.name}" for chunk in chunks))
+            for chunks in layouts.values()
+        ]
+        return bind_table(use, [FileGroup(schema, tuple(paths)) for schema, paths in files.items()], chunk_groups)
+
+    def started(self, run: Run) -> None:
+        """The statement has a worker."""
+        with self._lock:
+            self._run = run
+            is_cancelled = self._is_cancelled
+        if is_cancelled:
+            run.cancel()
+
+    def cancel(self) -> None:
+        """Ends it wherever it stands."""
+        with self._lock:
+            self._is_cancelled = True
+            run = self._run
+        if run is not None:
+            run.cancel()
+
+    def check(self) -> None:
+        """Raises QueryCancelled when somebody cancelled it."""
+        if self._is_cancelled:
+            raise QueryCancelled("the query was cancelled")
+
+    def close(self) -> None:
+        """Lets go of its files."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._node.unpin(self._pinned)
+        for bound in self._bound.values():
+            if bound is not None:
+                bound.close()
+
+    def named(self, message: str) -> str:
+        """A message of the engine, with the segments it names by file."""
+        for segment in self._pinned:
+            if segment.checksum in message:
+                return f"segment {segment.id}: {message}"
+        return message
+
+
+def _overlaps(part: DataSegment | MirroredChunk, bounds: tuple[int | None, int | None]) -> bool:
+    start_ms, end_ms = bounds
+    return (end_ms is None or part.min_time_ms < end_ms) and (start_ms is None or part.max_time_ms >= start_ms)
+
+
+def _renamed(error: QueryError, named: Callable[[str], str]) -> QueryError:
+    message = named(error.message)
+    if message == error.message or isinstance(error, InvalidQuery):
+        return error
+    return QueryUnavailable(message, error.context)

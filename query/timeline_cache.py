@@ -1,0 +1,204 @@
+"""Keeps every table at one version of its metadata, and says which version the node may move on to.
+
+A version becomes current when the segments it adds have been brought into the local cache, or could not be
+after all tries. Until then queries stay at the older one, whose rows the tasks still serve, because this
+node has not acknowledged the newer one (PR-6).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+
+import structlog
+
+from query.source import SegmentCatalog, TableSnapshot
+from segments.cache import SegmentCache
+from segments.data_segment import DataSegment
+from segments.errors import CacheError, ServiceError
+from segments.schema import SegmentSchema
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """A table at one version: ``snapshot.segments`` are all visible ones; ``schemas`` each of theirs once.
+
+    ``loaded`` counts the loads of this node, so that a later one can be told from an earlier one.
+    """
+
+    snapshot: TableSnapshot
+    schemas: tuple[SegmentSchema, ...]
+    loaded: int
+
+    @property
+    def version(self) -> int:
+        """The version of the metadata."""
+        return self.snapshot.version
+
+
+class TimelineCache:
+    """All tables; safe for many threads. Prefetching runs on ``executor``."""
+
+    def __init__(self, catalog: SegmentCatalog, cache: SegmentCache, executor: Executor) -> None:
+        self._catalog = catalog
+        self._cache = cache
+        self._executor = executor
+        self._lock = threading.Lock()
+        self._tables: dict[str, TableVersion] = {}
+        self._loading: set[str] = set()
+        self._loads = 0
+        # How often each version is in use by somebody who may still ask a task for it.
+        self._holds: dict[str, Counter[int]] = {}
+
+    def names(self) -> list[str]:
+        """Every table that is known now."""
+        with self._lock:
+            return sorted(self._tables)
+
+    def current(self, datasource: str) -> TableVersion | None:
+        """The version that queries start from; loaded now if the table was never seen."""
+        with self._lock:
+            found = self._tables.get(datasource)
+        return found or self.refresh(datasource)
+
+    def refresh(self, datasource: str) -> TableVersion | None:
+        """Loads the newest version and makes it current at once; None when there is no such table.
+
+        Raises:
+            ServiceError: the database cannot be read.
+        """
+        loaded = self._load(datasource)
+        if loaded is None:
+            with self._lock:
+                self._tables.pop(datasource, None)
+            return None
+        return self._make_current(loaded)
+
+    def sync(self, on_moved: Callable[[TableVersion], None]) -> None:
+        """Looks for newer versions of all tables; calls back for each that became current.
+
+        Tables whose new segments are still being brought are left alone until those are there.
+
+        Raises:
+            ServiceError: the database cannot be read.
+        """
+        names = self._catalog.datasources()
+        with self._lock:
+            for gone in set(self._tables) - set(names):
+                del self._tables[gone]
+            free = [name for name in names if name not in self._loading]
+        for name in free:
+            with self._lock:
+                before = self._tables.get(name)
+            loaded = self._load(name)
+            if loaded is None:
+                continue
+            # At the first load nothing has been promised to a task: queries bring what they read.
+            added = self._added(before, loaded) if before is not None else ()
+            if added:
+                with self._lock:
+                    self._loading.add(name)
+                self._executor.submit(self._prefetch, name, loaded, added, on_moved)
+            else:
+                moved = self._make_current(loaded)
+                if before is None or moved.version != before.version:
+                    on_moved(moved)
+
+    def acknowledged(self) -> dict[str, int]:
+        """Per table the lowest version for which this node may still ask a task."""
+        with self._lock:
+            return {
+                name: min([table.version, *(version for version, count in self._holds.get(name, {}).items() if count)])
+                for name, table in self._tables.items()
+            }
+
+    @contextlib.contextmanager
+    def held(self, datasource: str, version: int) -> Iterator[None]:
+        """Keeps a version unacknowledged inside the block."""
+        with self._lock:
+            self._holds.setdefault(datasource, Counter())[version] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                holds = self._holds[datasource]
+                holds[version] -= 1
+                if not holds[version]:
+                    del holds[version]
+
+    def _load(self, datasource: str) -> TableVersion | None:
+        with self._lock:
+            before = self._tables.get(datasource)
+            self._loads += 1
+            number = self._loads
+        since = None if before is None else before.version
+        snapshot = self._catalog.snapshot(datasource, since)
+        if snapshot is None:
+            return None
+        if before is None:
+            return TableVersion(snapshot, _schemas(snapshot.segments), number)
+        if snapshot.version == before.version:
+            same = replace(snapshot, segments=before.snapshot.segments, added=(), removed=())
+            return TableVersion(same, before.schemas, number)
+        segments = {str(segment.id): segment for segment in before.snapshot.segments}
+        for name in snapshot.removed:
+            segments.pop(name, None)
+        segments |= {str(segment.id): segment for segment in snapshot.added}
+        merged = tuple(segments.values())
+        return TableVersion(replace(snapshot, segments=merged, added=(), removed=()), _schemas(merged), number)
+
+    def _make_current(self, loaded: TableVersion) -> TableVersion:
+        with self._lock:
+            name = loaded.snapshot.datasource
+            now = self._tables.get(name)
+            # Of two loads that overlap the later one wins; a version never falls.
+            if now is None or (loaded.version, loaded.loaded) > (now.version, now.loaded):
+                self._tables[name] = now = loaded
+            return now
+
+    @staticmethod
+    def _added(before: TableVersion, loaded: TableVersion) -> tuple[DataSegment, ...]:
+        if loaded.version == before.version:
+            return ()
+        known = {segment.id for segment in before.snapshot.segments}
+        return tuple(segment for segment in loaded.snapshot.segments if segment.id not in known)
+
+    def _prefetch(
+        self,
+        name: str,
+        loaded: TableVersion,
+        added: Sequence[DataSegment],
+        on_moved: Callable[[TableVersion], None],
+    ) -> None:
+        try:
+            for segment in added:
+                self._bring(segment)
+            on_moved(self._make_current(loaded))
+        except ServiceError as error:
+            # The tasks keep the rows: the next sync tries again.
+            _log.warning("segment_prefetch_failed", table=name, version=loaded.version, error=str(error))
+        finally:
+            with self._lock:
+                self._loading.discard(name)
+
+    def _bring(self, segment: DataSegment) -> None:
+        try:
+            self._cache.get(segment)
+        except CacheError:
+            # No room now: the query that reads it will make some, or say so.
+            _log.info("segment_not_prefetched", segment=str(segment.id))
+        except ServiceError as error:
+            if error.retryable:
+                raise
+            # It will not get better; queries that need it fail and name it.
+            _log.error("segment_unreadable", segment=str(segment.id), error=str(error))
+
+
+def _schemas(segments: Sequence[DataSegment]) -> tuple[SegmentSchema, ...]:
+    return tuple(dict.fromkeys(segment.schema for segment in segments))

@@ -1,0 +1,134 @@
+"""Spells what a query worker and its pool say to each other: framed messages over one socket.
+
+A frame is one byte of kind, four bytes of length (big-endian), and the payload. Jobs and errors are JSON; a
+result is an Arrow IPC schema message followed by record batch messages, each in a frame of its own, so that
+neither side ever holds more than a frame.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+from query.binding import ArrowInput, Relation, RowInput
+
+ROOT_FD = 100
+_HEADER = struct.Struct(">cI")
+
+
+class Kind(Enum):
+    """What a frame holds."""
+
+    READY = b"R"  # worker: it can take jobs
+    JOB = b"J"  # pool: run this
+    CANCEL = b"C"  # pool: stop the job of this number
+    TRIM = b"T"  # pool: let go of mapped files that have been removed
+    SCHEMA = b"S"
+    BATCH = b"B"
+    END = b"E"  # worker: the job is done
+    ERROR = b"X"  # worker: the job is over without an answer
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What one worker may use: ``roots`` are the only folders whose files it may open, ``memory_bytes`` and
+    ``temp_bytes`` bound the engine's memory and what it spills to ``temp_dir``.
+    """
+
+    roots: tuple[str, ...]
+    temp_dir: str
+    memory_bytes: int
+    temp_bytes: int
+    threads: int
+    batch_rows: int = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One statement with the relations it reads; ``number`` is the pool's name for it."""
+
+    number: int
+    sql: str
+    relations: tuple[Relation, ...]
+
+
+def root_path(index: int) -> str:
+    """How a worker names its root of that index.
+
+    By a descriptor, so that nothing in the folder's own name (a glob character, ``key=value``) reaches the
+    engine, which would read a neighbour's files or make columns of it.
+    """
+    return f"/proc/self/fd/{ROOT_FD + index}"
+
+
+def send(connection: socket.socket, kind: Kind, payload: Any = b"") -> None:
+    """Sends one frame; blocks while the other side does not read."""
+    connection.sendall(_HEADER.pack(kind.value, len(payload)))
+    if len(payload):
+        connection.sendall(payload)
+
+
+def receive(connection: socket.socket) -> tuple[Kind, bytes] | None:
+    """The next frame; None when the other side is gone."""
+    header = _receive_exactly(connection, _HEADER.size)
+    if header is None:
+        return None
+    kind, length = _HEADER.unpack(header)
+    payload = _receive_exactly(connection, length)
+    return None if payload is None else (Kind(kind), bytes(payload))
+
+
+def _receive_exactly(connection: socket.socket, length: int) -> bytearray | None:
+    buffer = bytearray(length)
+    view, at = memoryview(buffer), 0
+    while at < length:
+        try:
+            got = connection.recv_into(view[at:])
+        except ConnectionError:
+            return None
+        if not got:
+            return None
+        at += got
+    return buffer
+
+
+def encode_job(job: Job) -> bytes:
+    """The job as JSON."""
+    # By hand: a walk through dataclasses would take longer than many queries.
+    relations = [
+        {
+            "name": relation.name,
+            "sql": relation.sql,
+            "arrow": [{"name": a.name, "paths": a.paths, "columns": a.columns} for a in relation.arrow],
+            "rows": [{"name": r.name, "stream": r.stream} for r in relation.rows],
+        }
+        for relation in job.relations
+    ]
+    return json.dumps({"number": job.number, "sql": job.sql, "relations": relations}).encode()
+
+
+def decode_job(payload: bytes) -> Job:
+    """Reads what ``encode_job`` wrote."""
+    value = json.loads(payload)
+    return Job(value["number"], value["sql"], tuple(_relation(item) for item in value["relations"]))
+
+
+def _relation(value: dict[str, Any]) -> Relation:
+    arrow = [ArrowInput(a["name"], tuple(a["paths"]), tuple(a["columns"])) for a in value["arrow"]]
+    rows = [RowInput(r["name"], r["stream"]) for r in value["rows"]]
+    return Relation(value["name"], value["sql"], tuple(arrow), tuple(rows))
+
+
+def encode_settings(settings: WorkerSettings) -> str:
+    """The settings as JSON, for the worker's command line."""
+    return json.dumps(asdict(settings))
+
+
+def decode_settings(text: str) -> WorkerSettings:
+    """Reads what ``encode_settings`` wrote."""
+    value = json.loads(text)
+    return WorkerSettings(**(value | {"roots": tuple(value["roots"])}))

@@ -1,0 +1,346 @@
+"""A query node over memory twins and real workers: each row counted once, whatever happens to tasks and files."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ingest.clock import SystemClock
+from query.engine import Engine, EngineSettings
+from query.errors import QueryCancelled, QueryUnavailable, ResourceLimitExceeded, UnknownName
+from query.live import LiveSettings
+from query.model import SqlRequest
+from query.node import NodeSettings, QueryNode
+from segments.cache import SegmentCache
+from segments.errors import StorageUnavailable
+from segments.schema import ColumnSpec, ColumnType, SegmentSchema
+from tests.unit.query.memory_table import START_MS, MemoryTable, Task, rows
+
+COUNT = "SELECT COUNT(*), SUM(added) FROM wiki"
+Start = Callable[..., QueryNode]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("node")
+
+
+@pytest.fixture(scope="module")
+def engine(base: Path) -> Iterator[Engine]:
+    settings = EngineSettings(workers=1, threads=1, memory_bytes=128 << 20, temp_bytes=1 << 20)
+    pool = Engine(settings, [base / "cache", base / "chunks"], base / "spill", SystemClock())
+    pool.start()
+    yield pool
+    pool.stop()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> MemoryTable:
+    return MemoryTable(tmp_path)
+
+
+@pytest.fixture
+def start(table: MemoryTable, base: Path, engine: Engine) -> Iterator[Start]:
+    nodes = []
+
+    def begin(mirror_bytes: int = 1 << 30, **live: int) -> QueryNode:
+        settings = NodeSettings(
+            sync_ms=20, mirror_bytes=mirror_bytes,
+            live=LiveSettings(**({"wait_ms": 300, "suspect_ms": 0, "poll_ms": 5} | live)),
+        )  # fmt: skip
+        cache = SegmentCache(base / "cache", table.storage, 1 << 30)
+        node = QueryNode("n", table, table, cache, base, settings, SystemClock(), engine=engine)
+        nodes.append(node)
+        node.start()
+        return node
+
+    yield begin
+    for node in nodes:
+        node.stop()
+    for cached in (base / "cache").iterdir():
+        cached.unlink()
+
+
+def ask(node: QueryNode, sql: str, **context: Any) -> list[tuple[Any, ...]]:
+    result = node.execute(SqlRequest(sql, dict(context)))
+    return [tuple(row.values()) for batch in result.batches() for row in batch.to_pylist()]
+
+
+def total(count: int) -> list[tuple[int, int]]:
+    return [(count, sum(range(count)))]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen within 10 s"
+        time.sleep(0.005)
+
+
+def test_published_and_live_rows_make_one_answer(start: Start, table: MemoryTable) -> None:
+    node, task = start(), table.tasks[0]
+    table.read(task, 10)
+    table.seal_and_publish(task)
+    table.read(task, 5)
+    assert ask(node, COUNT) == total(15)
+    until(lambda: table.acknowledged == {"wiki": 2})
+    assert ask(node, COUNT) == total(15)
+    table.read(task, 1)
+    assert ask(node, COUNT) == total(16)
+    grouped = ask(node, "SELECT page, COUNT(*) FROM wiki GROUP BY page ORDER BY page")
+    assert grouped == [("p0", 6), ("p1", 5), ("p2", 5)]
+
+
+def test_only_new_chunks_are_fetched_and_a_query_asks_once(start: Start, table: MemoryTable) -> None:
+    node, task = start(), table.tasks[0]
+    for _ in range(3):
+        table.read(task, 4)
+        ask(node, COUNT)
+    assert (task.asked, task.fetched) == (3, 3)
+
+
+def test_a_spill_on_this_host_is_linked_and_counted(start: Start, table: MemoryTable, tmp_path: Path) -> None:
+    node, task = start(), table.tasks[0]
+    spill = tmp_path / "spill.arrow"
+    table.append(task, rows(0, 20), spill)
+    assert ask(node, COUNT) == total(20)
+    assert task.fetched == 0 and spill.stat().st_nlink == 2
+    assert node.status()["mirrorBytes"] == spill.stat().st_size
+
+
+def test_a_file_of_that_name_that_is_another_is_not_taken_for_the_spill(
+    start: Start, table: MemoryTable, tmp_path: Path
+) -> None:
+    node, task = start(), table.tasks[0]
+    spill = tmp_path / "spill.arrow"
+    table.append(task, rows(0, 20), spill)
+    spill.write_bytes(b"something else")
+    assert ask(node, COUNT) == total(20)
+    assert task.fetched == 1
+
+
+def test_the_count_does_not_fall_when_the_only_task_is_killed(start: Start, table: MemoryTable) -> None:
+    node, task = start(), table.tasks[0]
+    table.read(task, 100)
+    assert ask(node, COUNT) == total(100)
+    task.alive = False
+    assert ask(node, COUNT) == total(100)
+    successor = table.start_task()
+    for _ in range(9):
+        table.read(successor, 10)
+        assert ask(node, COUNT) == total(100)
+    # It publishes less than was answered: the node stays where it is until the rest has been read again.
+    table.seal_and_publish(successor)
+    until(lambda: table.acknowledged == {"wiki": 2})
+    assert ask(node, COUNT) == total(100)
+    table.read(successor, 11)
+    assert ask(node, COUNT) == total(101)
+    task.alive = True
+
+
+def test_a_table_nobody_asked_for_waits_for_its_task_and_then_fails_by_name(start: Start, table: MemoryTable) -> None:
+    node, task = start(wait_ms=100), table.tasks[0]
+    table.read(task, 10)
+    table.heartbeat(task)
+    task.alive = False
+    with pytest.raises(QueryUnavailable, match=r"group 1 of supervisor s.*sequence 1 must answer"):
+        ask(node, COUNT)
+
+
+def test_a_query_waits_for_a_task_that_is_being_restored(start: Start, table: MemoryTable) -> None:
+    node, task = start(wait_ms=10_000), table.tasks[0]
+    table.read(task, 10)
+    table.heartbeat(task)
+    task.alive = False
+    answers: list[object] = []
+    reader = threading.Thread(target=lambda: answers.append(ask(node, COUNT)))
+    reader.start()
+    until(lambda: table.calls > 2)
+    table.read(table.start_task(), 10)
+    reader.join(10)
+    assert answers == [total(10)]
+
+
+def test_a_chunk_that_cannot_be_fetched_restarts_the_live_part(start: Start, table: MemoryTable) -> None:
+    node, task = start(), table.tasks[0]
+    table.read(task, 10)
+    task.refuses_fetches = 1
+    assert ask(node, COUNT) == total(10)
+
+
+def test_rows_a_task_dropped_are_read_at_a_newer_version(start: Start, table: MemoryTable) -> None:
+    node, task = start(), table.tasks[0]
+    table.read(task, 10)
+    assert ask(node, COUNT) == total(10)
+    table.seal_and_publish(task)
+    del task.sequences[1]
+    task.dropped_through = 2
+    table.read(task, 3)
+    assert ask(node, COUNT) == total(13)
+
+
+def test_queries_go_on_without_the_database(start: Start, table: MemoryTable) -> None:
+    node, task = start(), table.tasks[0]
+    table.read(task, 10)
+    assert ask(node, COUNT) == total(10)
+    table.is_down = True
+    until(lambda: "database" in str(node.status()["trouble"]))
+    table.read(task, 5)
+    assert ask(node, COUNT) == total(15)
+    task.alive = False
+    assert ask(node, COUNT) == total(15)
+    table.is_down = False
+    until(lambda: node.status()["trouble"] == "")
+
+
+def test_a_version_is_acknowledged_only_when_its_segments_are_here(start: Start, table: MemoryTable) -> None:
+    node, task = start(), table.tasks[0]
+    table.read(task, 10)
+    assert ask(node, COUNT) == total(10)
+    until(lambda: table.acknowledged == {"wiki": 1})
+    table.storage.fail_next("pull", StorageUnavailable("the bucket does not answer"), times=10**6)
+    table.seal_and_publish(task)
+    for _ in range(3):
+        node.refresh()
+        table.read(task, 1)
+    # Queries go on with the rows that the task still serves.
+    assert ask(node, COUNT) == total(13)
+    assert table.acknowledged == {"wiki": 1}
+
+
+def test_a_segment_that_cannot_be_read_is_named(start: Start, table: MemoryTable, base: Path) -> None:
+    node, task = start(), table.tasks[0]
+    table.read(task, 10)
+    segment = table.seal_and_publish(task)
+    assert ask(node, COUNT) == total(10)
+    cached = base / "cache" / f"{segment.checksum}.parquet"
+    until(cached.exists)
+    cached.write_bytes(cached.read_bytes()[:50])
+    with pytest.raises(QueryUnavailable, match=str(segment.id)):
+        ask(node, "SELECT MAX(page) FROM wiki")
+
+
+def test_files_outside_the_time_bounds_are_not_touched(start: Start, table: MemoryTable) -> None:
+    node, task = start(), table.tasks[0]
+    table.read(task, 10)
+    table.seal_and_publish(task)
+    table.read(task, 10)
+    bound_ms = START_MS + 10_000
+    table.storage.fail_next("pull", StorageUnavailable("the bucket does not answer"), times=10**6)
+    sql = f"SELECT COUNT(*) FROM wiki WHERE __time >= MILLIS_TO_TIMESTAMP({bound_ms})"
+    assert ask(node, sql) == [(10,)]
+
+
+def test_columns_that_only_live_rows_have_are_there(start: Start, table: MemoryTable) -> None:
+    node, task = start(), table.tasks[0]
+    table.read(task, 2)
+    table.seal_and_publish(task)
+    tags = pa.array([["a", "b"], None], pa.list_(pa.string()))
+    table.append(task, rows(2, 2, tags=tags, Page=["X", "Y"]))
+    assert ask(node, "SELECT page, Page FROM wiki ORDER BY added") == [
+        ("p0", None), ("p1", None), ("p2", "X"), ("p0", "Y"),
+    ]  # fmt: skip
+    assert ask(node, "SELECT COUNT(*) FROM wiki WHERE tags = 'b'") == [(1,)]
+
+
+def test_a_published_column_of_another_type_is_cast(start: Start, table: MemoryTable) -> None:
+    node = start()
+    text = SegmentSchema.of([ColumnSpec("page", ColumnType.STRING), ColumnSpec("added", ColumnType.STRING)])
+    table.publish(1, 3, rows(0, 3).set_column(2, "added", pa.array(["5", "x", "7"])), text)
+    table.tasks[0].sequences = {}
+    table.read(table.start_task(), 1)
+    assert ask(node, COUNT) == [(4, 15)]
+
+
+def test_names_and_system_tables(start: Start, table: MemoryTable) -> None:
+    node = start()
+    with pytest.raises(UnknownName, match="wikl"):
+        ask(node, "SELECT COUNT(*) FROM wikl")
+    found = ask(node, "SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_SCHEMA = 'druid'")
+    assert found == [("wiki",)]
+    columns = ask(node, "SELECT COLUMN_NAME, DATA_TYPE FROM INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME = 'wiki'")
+    assert columns == [("__time", "TIMESTAMP"), ("page", "VARCHAR"), ("added", "BIGINT")]
+    assert ask(node, "SELECT COUNT(*) FROM sys.segments") == [(0,)]
+
+
+def test_chunks_are_removed_once_published_and_read(start: Start, table: MemoryTable) -> None:
+    node, task = start(), table.tasks[0]
+    table.read(task, 10)
+    ask(node, COUNT)
+    assert node.status()["mirrorChunks"] == 1
+    table.seal_and_publish(task)
+    until(lambda: table.acknowledged == {"wiki": 2} and node.status()["mirrorChunks"] == 0)
+    assert ask(node, COUNT) == total(10)
+
+
+def test_live_rows_past_the_mirrors_limit_fail_by_name(start: Start, table: MemoryTable) -> None:
+    node, task = start(mirror_bytes=2_000), table.tasks[0]
+    table.read(task, 1_000)
+    with pytest.raises(ResourceLimitExceeded, match="mirror"):
+        ask(node, COUNT)
+
+
+def test_a_query_is_cancelled_by_its_id(start: Start, table: MemoryTable) -> None:
+    node, task = start(), table.tasks[0]
+    table.read(task, 2_000)
+    sql = "SELECT COUNT(*) FROM wiki a, wiki b, wiki c WHERE a.added + b.added + c.added = -1"
+    outcome: list[Exception] = []
+
+    def run() -> None:
+        try:
+            ask(node, sql, sqlQueryId="q1")
+        except QueryCancelled as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    until(lambda: node.status()["queriesRunning"] == 1)
+    assert node.cancel("q1") and not node.cancel("q2")
+    thread.join(10)
+    assert len(outcome) == 1 and not node.cancel("q1")
+
+
+def test_a_watcher_sees_every_row_once_through_publishes_and_kills(start: Start, table: MemoryTable) -> None:
+    node = start(wait_ms=5_000)
+    produced, polls = [0], [0]
+    stopped = threading.Event()
+
+    def poll() -> None:
+        seen = polls[0]
+        until(lambda: polls[0] > seen)
+
+    def ingest() -> None:
+        task: Task = table.tasks[0]
+        for step in range(1, 61):
+            table.read(task, 7)
+            produced[0] = max(produced[0], max(task.sequences.items())[1].position[0])
+            if step % 9 == 0:
+                table.heartbeat(task)
+                table.seal_and_publish(task)
+            if step % 20 == 0:
+                task.alive = False
+                poll()
+                task = table.start_task()
+            poll()
+        while max(task.sequences.items())[1].position[0] < produced[0]:
+            table.read(task, 7)
+        stopped.set()
+
+    writer = threading.Thread(target=ingest)
+    writer.start()
+    last = 0
+    while not stopped.is_set():
+        ((count, added),) = ask(node, COUNT)
+        assert (added or 0) == sum(range(count)), "rows are missing or doubled"
+        assert count >= last, "the count fell"
+        last = count
+        polls[0] += 1
+    writer.join()
+    final = max(table.tasks[-1].sequences.items())[1].position[0]
+    until(lambda: ask(node, COUNT) == total(final))
