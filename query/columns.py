@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from query.sql.catalogue import ColumnDef, TableDef
 from query.sql.types import BIGINT, DOUBLE, FLOAT, TIMESTAMP, VARCHAR, SqlType
+from segments.rollup import TIME_OF_PREFIX
 from segments.schema import TIME_COLUMN, ColumnSpec, ColumnType, SegmentSchema
 
 _SQL = {ColumnType.STRING: VARCHAR, ColumnType.LONG: BIGINT, ColumnType.FLOAT: FLOAT, ColumnType.DOUBLE: DOUBLE}
@@ -25,6 +26,9 @@ def table_def(
     several: set[str] = set()
     for columns in (*(schema.columns for schema in stored), *live):
         for column in columns:
+            if column.name.startswith(TIME_OF_PREFIX):
+                # Beside a first or last metric in a spill; not a column of the table.
+                continue
             if column.multi_value:
                 several.add(column.name)
             if column.name not in found:

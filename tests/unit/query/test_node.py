@@ -19,6 +19,7 @@ from query.model import SqlRequest
 from query.node import NodeSettings, QueryNode
 from segments.cache import SegmentCache
 from segments.errors import StorageUnavailable
+from segments.rollup import TIME_OF_PREFIX
 from segments.schema import ColumnSpec, ColumnType, SegmentSchema
 from tests.unit.query.memory_table import START_MS, MemoryTable, Task, rows
 
@@ -247,6 +248,14 @@ def test_columns_that_only_live_rows_have_are_there(start: Start, table: MemoryT
         ("p0", None), ("p1", None), ("p2", "X"), ("p0", "Y"),
     ]  # fmt: skip
     assert ask(node, "SELECT COUNT(*) FROM wiki WHERE tags = 'b'") == [(1,)]
+
+
+def test_what_a_spill_keeps_for_the_merge_is_no_column(start: Start, table: MemoryTable, tmp_path: Path) -> None:
+    node, task = start(), table.tasks[0]
+    merge_only = {TIME_OF_PREFIX + "added": [1, 2]}
+    table.append(task, rows(0, 2, **merge_only), tmp_path / "spill.arrow")
+    ((_, page, added), _) = ask(node, "SELECT * FROM wiki ORDER BY added")
+    assert (page, added) == ("p0", 0)
 
 
 def test_a_published_column_of_another_type_is_cast(start: Start, table: MemoryTable) -> None:
