@@ -147,7 +147,7 @@ class Mirror:
     ) -> None:
         path = self.root / f"{next(_NAMES)}.arrow"
         try:
-            if not self._link(attempt, info, path):
+            if not self._link(attempt, info, path) and not self._join(key, info, path):
                 self._write(fetch(), info, path)
             entry.chunk = _describe(key, path, info)
         except (OSError, pa.ArrowException, InvalidSchema) as error:
@@ -177,6 +177,31 @@ class Mirror:
         except (OSError, pa.ArrowException):
             path.unlink(missing_ok=True)
             return False
+
+    def _join(self, key: ChunkKey, info: ChunkInfo, path: Path) -> bool:
+        """Puts a chunk together from those it replaces, if all are here; False when it has to be fetched.
+
+        Equal row counts say that nothing was rolled up and nothing left out, so the rows are the same.
+        """
+        parts = [(key[0], number) for number in info.replaces]
+        with self._lock:
+            chunks = [entry.chunk for part in parts if (entry := self._entries.get(part)) is not None]
+            here = [chunk for chunk in chunks if chunk is not None]
+            is_whole = len(here) == len(parts) > 0 and sum(chunk.rows for chunk in here) == info.rows
+            if not is_whole or len({chunk.layout for chunk in here}) > 1:
+                return False
+            for part in parts:
+                self._entries[part].pins += 1
+        try:
+            self._reserve(sum(chunk.size_bytes for chunk in here), info)
+            tables = [_open(self.root / chunk.name) for chunk in here]
+            # One dictionary per column and one batch, or nothing would be won.
+            table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+        finally:
+            self.unpin(parts)
+        return True
 
     def _write(self, content: bytes, info: ChunkInfo, path: Path) -> None:
         path.unlink(missing_ok=True)

@@ -99,6 +99,22 @@ class MemoryTable:
             task.next_chunk += 1
             task.sequences[number] = replace(sequence, position={0: at + len(table)}, chunks=(*sequence.chunks, chunk))
 
+    def join_chunks(self, task: Task) -> None:
+        """The task puts the chunks of its last sequence together to one."""
+        with self._lock:
+            number, sequence = max(task.sequences.items())
+            table = pa.concat_tables([task.chunks.pop(chunk.number) for chunk in sequence.chunks])
+            joined = replace(
+                sequence.chunks[0],
+                number=task.next_chunk,
+                rows=len(table),
+                max_time_ms=max(chunk.max_time_ms for chunk in sequence.chunks),
+                replaces=tuple(chunk.number for chunk in sequence.chunks),
+            )
+            task.chunks[task.next_chunk] = table
+            task.next_chunk += 1
+            task.sequences[number] = replace(sequence, chunks=(joined,))
+
     def read(self, task: Task, count: int) -> None:
         """The task reads that many more offsets."""
         self.append(task, rows(max(task.sequences.items())[1].position[0], count))

@@ -106,6 +106,22 @@ def test_only_new_chunks_are_fetched_and_a_query_asks_once(start: Start, table: 
     assert (task.asked, task.fetched) == (3, 3)
 
 
+def test_chunks_that_a_task_put_together_are_not_fetched_again(start: Start, table: MemoryTable) -> None:
+    node, task = start(), table.tasks[0]
+    for _ in range(5):
+        table.read(task, 4)
+    assert ask(node, COUNT) == total(20)
+    table.join_chunks(task)
+    assert ask(node, COUNT) == total(20)
+    assert (task.fetched, node.status()["mirrorChunks"]) == (5, 1)
+    # Nobody mirrored the parts of this one.
+    table.read(task, 4)
+    table.read(task, 4)
+    table.join_chunks(task)
+    assert ask(node, COUNT) == total(28)
+    assert (task.fetched, node.status()["mirrorChunks"]) == (6, 1)
+
+
 def test_a_spill_on_this_host_is_linked_and_counted(start: Start, table: MemoryTable, tmp_path: Path) -> None:
     node, task = start(), table.tasks[0]
     spill = tmp_path / "spill.arrow"
