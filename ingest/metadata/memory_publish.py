@@ -150,6 +150,12 @@ class MemoryPublishing(MemoryBase):
                 for row in swept[:limit]
             ]
 
+    def tracked_paths(self, datasource: str) -> set[str]:
+        with self._lock:
+            rows = self.state.staged.values()
+            unfinished = {row.path for row in rows if row.state in ("staged", "superseded", "deleting")}
+        return {path for path in unfinished if path.startswith(f"{datasource}/")}
+
     def _is_swept(self, row: StagedFileRow) -> bool:
         if row.state == "staged":
             return not self.state.attempts[row.token].state.is_live

@@ -72,6 +72,11 @@ class SqlStaging(SqlBase):
         query = query.order_by(sa.case((columns.removed_ms.is_(None), 0), else_=1), columns.id).limit(limit)
         return self._read(lambda connection: [staged_of(row) for row in connection.execute(query)])
 
+    def tracked_paths(self, datasource: str) -> set[str]:
+        path = t.staged_files.c.path
+        query = sa.select(path).where(_UNFINISHED, path.startswith(f"{datasource}/", autoescape=True))
+        return self._read(lambda connection: set(connection.execute(query).scalars()))
+
     def begin_delete(self, generation: int, row_ids: Sequence[int]) -> tuple[int, ...]:
         def begin(connection: Connection) -> tuple[int, ...]:
             wanted = t.staged_files.c.id.in_(sorted(set(row_ids)))

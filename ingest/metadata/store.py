@@ -306,6 +306,10 @@ class PublishStore(Protocol):
         appearance in ``staged_of_ended``."""
         ...
 
+    def tracked_paths(self, datasource: str) -> set[str]:
+        """Keys below ``<datasource>/`` of files that are not published, but have a row that sees to them."""
+        ...
+
     def quarantine_files(self, datasource: str, limit: int) -> list[QuarantineRow]: ...
 
 

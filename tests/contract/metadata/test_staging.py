@@ -154,3 +154,17 @@ def test_published_files_are_never_swept(world: World) -> None:
     world.end(request.token)
     assert swept(world) == {}
     assert world.store.begin_delete(world.generation, list(range(1, 20))) == ()
+
+
+def test_unpublished_files_are_tracked_by_table_until_their_deletion_was_repeated(world: World) -> None:
+    ref = world.open(0).ref
+    token = world.attempt(ref)
+    stage(world, token, ref, f"{TABLE}/one", f"{TABLE}/two", f"{TABLE}_other/three")
+    assert world.store.tracked_paths(TABLE) == {f"{TABLE}/one", f"{TABLE}/two"}
+    world.store.void(world.generation, SUPERVISOR, ref.group, 0, audit())
+    rows = [row.row_id for row in world.store.staged_of_ended(100)]
+    assert world.store.begin_delete(world.generation, rows)
+    for _ in range(2):
+        assert world.store.tracked_paths(TABLE) == {f"{TABLE}/one", f"{TABLE}/two"}
+        world.store.finish_delete(world.generation, rows, NOON_MS)
+    assert world.store.tracked_paths(TABLE) == set()
