@@ -54,7 +54,7 @@ class S3Storage(_Section):
     prefix: str = ""
     endpoint_url: str | None = None
     region: str | None = None
-    upload_deadline_s: int = Field(default=600, ge=10)
+    upload_deadline_s: int = Field(default=600, ge=10, le=600)
 
 
 class HttpSettings(_Section):
@@ -68,23 +68,24 @@ class HttpSettings(_Section):
 class WorkerSettings(_Section):
     """``capacity``: tasks at once; four suit a small machine. ``bind_host``: where tasks listen; split
     roles need an address that overlords and query nodes reach, ``advertise_host`` if it is another one.
-    ``disk_max_bytes``: bound of unpublished rows per task; past it the task pauses and says so."""
+    ``disk_max_bytes``: bound of unpublished rows per task; past it the task pauses and says so.
+    ``keep_tasks``: whether tasks read on when the service stops, for the next start to adopt; without
+    it they are ended so that the next start restores them, which suits a broker that stops as well."""
 
     capacity: int = Field(default=4, ge=1, le=1000)
     bind_host: str = "127.0.0.1"
     advertise_host: str | None = None
     disk_max_bytes: int = Field(default=20 * 2**30, ge=64 * 2**20)
+    keep_tasks: bool = True
 
 
 class OverlordSettings(_Section):
     """``urls``: where middle managers, tasks and query nodes find the overlords; empty means this process.
     ``lease_ms``: a standby takes over when the leader was silent for so long; ten seconds outlast a
-    garbage pause and a short stall of the database. ``deletion_delay_ms``: the longest upload; files
-    marked for deletion are deleted once more after it."""
+    garbage pause and a short stall of the database."""
 
     urls: tuple[str, ...] = ()
     lease_ms: int = Field(default=10_000, ge=1_000, le=300_000)
-    deletion_delay_ms: int = Field(default=900_000, ge=1_000)
 
 
 class QuerySettings(_Section):

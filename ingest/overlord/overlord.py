@@ -98,6 +98,11 @@ class Overlord:
             raise NotLeading(None if leader is None else leader.address)
         return term
 
+    @property
+    def is_leading(self) -> bool:
+        """Whether this overlord leads and its supervisors run."""
+        return self._term is not None
+
     def leader(self) -> Leadership | None:
         """Who leads by the store; None when nobody does or the store is away."""
         try:

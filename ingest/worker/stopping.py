@@ -1,0 +1,53 @@
+"""Ends the tasks under a state root restorably: for a service that stops together with its broker."""
+
+from __future__ import annotations
+
+import select
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from ingest.clock import Clock
+from ingest.task.directory import AttemptDirectory
+from ingest.wire import WireError
+from ingest.worker.held_task import HeldTask, find_running
+from ingest.worker.ports import TaskChallenge
+
+
+def stop_tasks(root: Path, challenge: TaskChallenge, timeout_s: float, clock: Clock) -> list[str]:
+    """Asks every proved task to persist and end, and waits; returns the ids of those that did not end in time.
+
+    The middle manager of the root must be stopped, or it would report the ends and start others.
+    """
+    held = list(_proved(root, challenge))
+    for task in held:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(task.pidfd, signal.SIGTERM)
+    deadline_ms = clock.monotonic_ms() + int(timeout_s * 1_000)
+    left = {task.pidfd: task for task in held}
+    poll = select.poll()
+    for pidfd in left:
+        poll.register(pidfd, select.POLLIN)
+    while left and (wait_ms := deadline_ms - clock.monotonic_ms()) > 0:
+        for pidfd, _ in poll.poll(wait_ms):
+            poll.unregister(pidfd)
+            left.pop(pidfd, None)
+    for task in held:
+        task.close()
+    return [task.spec.task_id for task in left.values()]
+
+
+def _proved(root: Path, challenge: TaskChallenge) -> list[HeldTask]:
+    found: list[HeldTask] = []
+    folder = root / "attempts"
+    for path in sorted(folder.iterdir()) if folder.exists() else ():
+        directory = AttemptDirectory(path)
+        with suppress(WireError):
+            task = find_running(directory.spec(), directory)
+            if task is None:
+                continue
+            if task.prove(challenge):
+                found.append(task)
+            else:
+                task.close()
+    return found
