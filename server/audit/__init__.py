@@ -1,0 +1,1 @@
+"""The audit behind ``siltstone verify``: proves a table exact from its ledger, its segment rows and its files."""
