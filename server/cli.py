@@ -1,10 +1,40 @@
-"""The `siltstone` command: reads arguments, calls the part that does the work, and sets the exit code."""
+"""The `siltstone` command: reads arguments, calls the part that does the work, and sets the exit code.
+
+Heavy libraries are imported inside the commands that need them, so that ``--help`` stays quick.
+Exit codes: 0 done, 1 failed, 2 wrong use.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 import siltstone
+from server import cli_output as out
 
-app = typer.Typer(name="siltstone", no_args_is_help=True, add_completion=False, help="Kafka topics as exact tables.")
+app = typer.Typer(
+    name="siltstone",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Kafka topics as exact tables.",
+)
+supervisor = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Declare, watch and steer supervisors.")
+task = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at indexing tasks.")
+segments = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at published segments.")
+worker = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Steer middle managers.")
+app.add_typer(supervisor, name="supervisor")
+app.add_typer(task, name="task")
+app.add_typer(segments, name="segments")
+app.add_typer(worker, name="worker")
+
+Url = Annotated[str, typer.Option("--url", envvar="SILTSTONE_URL", help="Address of the service.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON for scripts instead of tables for people.")]
+Config = Annotated[Path | None, typer.Option("--config", help="Settings file (YAML); the environment wins over it.")]
+DEFAULT_URL = "http://127.0.0.1:8888"
 
 
 @app.callback()
@@ -16,6 +46,209 @@ def options() -> None:
 def version() -> None:
     """Print the version."""
     typer.echo(f"siltstone {siltstone.__version__}")
+
+
+@app.command()
+def serve(
+    config: Config = None,
+    roles: Annotated[
+        str | None, typer.Option(help="Some of overlord,middle-manager,query,api; all by default.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where everything on disk lies.")] = None,
+) -> None:
+    """Run the service until Ctrl-C; its tasks outlive it and are adopted by the next start."""
+    overrides: dict[str, Any] = {}
+    if roles is not None:
+        overrides["roles"] = roles
+    if data_dir is not None:
+        overrides["data_dir"] = data_dir
+    http = {key: value for key, value in (("host", host), ("port", port)) if value is not None}
+    if http:
+        overrides["http"] = http
+    with out.failures():
+        from server.process import serve_until_stopped
+
+        raise typer.Exit(serve_until_stopped(config, overrides))
+
+
+@app.command()
+def migrate(config: Config = None) -> None:
+    """Bring the metadata database's schema up to date."""
+    with out.failures():
+        from ingest.metadata.schema import migrate as migrate_database
+        from server.config import load
+
+        settings = load(config)
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        before, now = migrate_database(settings.metadata_url)
+        typer.echo(f"the schema is at {now}" + ("" if before == now else f", it was {before or 'empty'}"))
+
+
+@app.command()
+def query(
+    sql: Annotated[str, typer.Argument(help="One SELECT; - reads it from standard input.")],
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+    csv: Annotated[bool, typer.Option("--csv", help="CSV with a header line.")] = False,
+) -> None:
+    """Ask one question in SQL and print the rows."""
+    text = typer.get_text_stream("stdin").read() if sql == "-" else sql
+    with out.failures():
+        client = siltstone.Client(url)
+        if csv:
+            typer.echo(client.sql_text(text, "csv").decode(), nl=False)
+        else:
+            out.rows(client.sql(text), as_json)
+
+
+@app.command()
+def verify(
+    table: Annotated[str, typer.Argument(help="The table to audit.")],
+    config: Config = None,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Prove that a table holds every record exactly once; with --config without the service running."""
+    with out.failures():
+        if config is None:
+            report = siltstone.Client(url).verify(table)
+        else:
+            from server.wiring import verify_offline
+
+            report = verify_offline(config, table)
+        raise typer.Exit(out.verification(report, as_json))
+
+
+@app.command()
+def quickstart(
+    data_dir: Annotated[Path, typer.Option(help="Where the demonstration keeps its data.")] = Path("siltstone-data"),
+    port: Annotated[int, typer.Option(help="Port of the service; 0 takes a free one.")] = 8888,
+    rate: Annotated[int, typer.Option(min=1, max=20_000, help="Events produced per second.")] = 200,
+    kafka: Annotated[
+        str | None, typer.Option(help="HOST:PORT of a real broker instead of the small built-in one.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Delete what an earlier start left in the data directory.")
+    ] = False,
+    seconds: Annotated[int | None, typer.Option(min=1, help="End by itself after so long.")] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="End after the first answers over live and published rows.")
+    ] = False,
+) -> None:
+    """Start everything on embedded defaults, stream a day of Wikipedia edits, and query them while they arrive."""
+    with out.failures():
+        from server.quickstart.command import QuickstartOptions, run
+
+        chosen = QuickstartOptions(
+            data_dir=data_dir, port=port, rate=rate, kafka=kafka, fresh=fresh, seconds=seconds, once=once
+        )
+        raise typer.Exit(run(chosen))
+
+
+@supervisor.command("submit")
+def supervisor_submit(
+    file: Annotated[Path, typer.Argument(help="A Druid Kafka supervisor spec (JSON); - reads standard input.")],
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Create a supervisor, or change it at its next checkpoint."""
+    with out.failures():
+        out.record(siltstone.Client(url).submit(out.read_json(file)), as_json, "submitted {id}")
+
+
+@supervisor.command("list")
+def supervisor_list(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """All supervisors with state and health."""
+    with out.failures():
+        rows = siltstone.Client(url).supervisors()
+        out.rows(
+            rows if as_json else out.columns(rows, "id", "state", "detailedState", "healthy", "suspended"), as_json
+        )
+
+
+@supervisor.command("status")
+def supervisor_status(name: str, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """What a supervisor does, how far it is behind, and what went wrong lately."""
+    with out.failures():
+        out.supervisor_status(siltstone.Client(url).supervisor_status(name), as_json)
+
+
+def _action(name: str, action: str, url: str, as_json: bool, done: str) -> None:
+    with out.failures():
+        out.record(siltstone.Client(url).supervisor_action(name, action), as_json, done)
+
+
+@supervisor.command("suspend")
+def supervisor_suspend(name: str, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """Publish what was read and stop reading."""
+    _action(name, "suspend", url, as_json, f"suspended {name}")
+
+
+@supervisor.command("resume")
+def supervisor_resume(name: str, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """Go on reading where a suspended supervisor stopped."""
+    _action(name, "resume", url, as_json, f"resumed {name}")
+
+
+@supervisor.command("terminate")
+def supervisor_terminate(name: str, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """Publish what was read and end the supervisor; its table stays."""
+    _action(name, "terminate", url, as_json, f"terminated {name}")
+
+
+@supervisor.command("reset")
+def supervisor_reset(
+    name: str,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Forget the stored offsets: reading starts again by the spec's policy, so rows may be read twice or skipped."""
+    if not yes:
+        typer.confirm(f"Reset the offsets of {name}? Rows may then be read twice or never", abort=True)
+    _action(name, "reset", url, as_json, f"reset {name}")
+
+
+@task.command("list")
+def task_list(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """Tasks, newest first."""
+    with out.failures():
+        rows = siltstone.Client(url).tasks()
+        out.rows(
+            rows if as_json else out.columns(rows, "id", "dataSource", "status", "createdTime", "errorMsg"), as_json
+        )
+
+
+@task.command("log")
+def task_log(
+    name: str,
+    url: Url = DEFAULT_URL,
+    tail: Annotated[int | None, typer.Option(min=1, help="Only the last so many bytes.")] = None,
+) -> None:
+    """Print a task's log."""
+    with out.failures():
+        typer.echo(siltstone.Client(url).task_log(name, -tail if tail else 0), nl=False)
+
+
+@worker.command("drain")
+def worker_drain(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """The middle manager at this address takes no new tasks; those it has go on until their supervisors move them."""
+    with out.failures():
+        out.record(siltstone.Client(url).disable_worker(), as_json, f"the worker at {url} takes no new tasks")
+
+
+@segments.command("list")
+def segments_list(
+    table: Annotated[str | None, typer.Argument(help="Only this table's.")] = None,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Published segments."""
+    with out.failures():
+        rows = siltstone.Client(url).segments(table)
+        out.rows(rows if as_json else out.columns(rows, "identifier", "num_rows", "size"), as_json)
 
 
 def main() -> None:

@@ -1,0 +1,5 @@
+"""Makes ``python -m server`` the same as the ``siltstone`` command."""
+
+from server.cli import main
+
+main()

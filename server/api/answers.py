@@ -1,0 +1,108 @@
+"""Answers of the API in Druid's forms: one table from exception class to status and JSON body."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ingest.errors import SpecError, StoreUnreachable, StreamError
+from ingest.metadata.store import StoreConflict
+from ingest.overlord.overlord import NotLeading, UnknownSupervisor, WrongState
+from query.errors import QueryError
+from segments.errors import InvalidValue, ServiceError
+
+log = structlog.get_logger()
+
+STATUSES: tuple[tuple[type[ServiceError], int], ...] = (
+    (SpecError, 400),
+    (UnknownSupervisor, 404),
+    (WrongState, 400),
+    (NotLeading, 503),
+    (StoreConflict, 400),
+    (StoreUnreachable, 503),
+    (StreamError, 503),
+    (InvalidValue, 400),
+)
+
+
+class JsonResponse(Response):
+    """A body encoded by orjson."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return orjson.dumps(content)
+
+
+class BadRequest(ServiceError):
+    """A request whose form is wrong; the message names what and the cure."""
+
+
+class NotFound(ServiceError):
+    """The thing in the path does not exist."""
+
+
+def install_error_answers(app: FastAPI) -> None:
+    """Registers the handlers; every error body is JSON with an ``error`` text."""
+
+    async def on_query_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, QueryError)
+        return JsonResponse(error.body(), error.status)
+
+    async def on_service_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, ServiceError)
+        return JsonResponse(error_body(error), status_of(error))
+
+    async def on_http_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return JsonResponse({"error": str(error.detail)}, error.status_code)
+
+    async def on_validation(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        faults = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()]
+        return JsonResponse({"error": "; ".join(faults)}, 400)
+
+    async def on_bug(request: Request, error: Exception) -> Response:
+        log.error("request broke", path=request.url.path, error=repr(error), exc_info=error)
+        return JsonResponse({"error": f"internal error: {type(error).__name__}; the log has the details"}, 500)
+
+    app.add_exception_handler(QueryError, on_query_error)
+    app.add_exception_handler(ServiceError, on_service_error)
+    app.add_exception_handler(HTTPException, on_http_error)
+    app.add_exception_handler(RequestValidationError, on_validation)
+    app.add_exception_handler(Exception, on_bug)
+
+
+def status_of(error: ServiceError) -> int:
+    """The HTTP status of an operating error."""
+    if isinstance(error, BadRequest):
+        return 400
+    if isinstance(error, NotFound):
+        return 404
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+
+
+def error_body(error: ServiceError) -> dict[str, Any]:
+    """Druid's ``{"error": …}``; a spec's problems are also listed one by one."""
+    body: dict[str, Any] = {"error": str(error)}
+    if isinstance(error, SpecError):
+        body["problems"] = [str(problem) for problem in error.problems]
+        body["details"] = [
+            {"path": p.path, "value": _shown(p.value), "rule": p.rule, "cure": p.cure} for p in error.problems
+        ]
+    return body
+
+
+def _shown(value: object) -> object:
+    """A value as JSON, cut where a huge one would drown the message."""
+    try:
+        encoded = orjson.dumps(value)
+    except TypeError:
+        return repr(value)[:200]
+    return value if len(encoded) <= 500 else encoded[:500].decode(errors="replace") + "…"

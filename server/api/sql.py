@@ -1,0 +1,167 @@
+"""Druid's SQL API: one statement in, rows in one of five formats out, cancelled by its id."""
+
+from __future__ import annotations
+
+import urllib.parse
+import uuid
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+import structlog
+from anyio import CapacityLimiter, to_thread
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from query.errors import InvalidQuery
+from query.model import PlannedQuery, ResultFormat, SqlParameter, SqlRequest
+from query.results import CONTENT_TYPES, render
+from segments.errors import ServiceError
+from server.api.answers import BadRequest
+from server.api.requests import body_of, json_of
+
+log = structlog.get_logger()
+
+QUERIES_AT_ONCE = 200
+"""Threads that wait for an answer; how many run at once the engine decides."""
+
+
+class QueryAnswer(Protocol):
+    """A statement under way, bound to one version of each table."""
+
+    @property
+    def planned(self) -> PlannedQuery: ...
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Once, for one thread."""
+        ...
+
+    def close(self) -> None:
+        """Ends it wherever it stands; may be called twice."""
+        ...
+
+
+class QueryService(Protocol):
+    """A query node as the API sees it; safe from any thread."""
+
+    def execute(self, request: SqlRequest) -> QueryAnswer:
+        """Plans and starts a statement. Raises QueryError."""
+        ...
+
+    def cancel(self, query_id: str) -> bool:
+        """Stops every statement of that id; False when none runs."""
+        ...
+
+
+def sql_router(queries: QueryService) -> APIRouter:
+    """``POST`` and ``DELETE`` under ``/druid/v2/sql``."""
+    router = APIRouter(prefix="/druid/v2/sql", tags=["queries"])
+    limiter = CapacityLimiter(QUERIES_AT_ONCE)
+
+    async def run(request: Request) -> Response:
+        """Answers one SELECT. The body is Druid's JSON object, or the statement itself as text or as a form."""
+        sql = await _request_of(request)
+        return await to_thread.run_sync(_answer, queries, sql, limiter=limiter)
+
+    router.post("")(run)
+    router.post("/", include_in_schema=False)(run)
+
+    @router.delete("/{query_id}")
+    def cancel(query_id: str) -> Response:
+        """Stops the statements of one id: 202, or 404 when none runs."""
+        return Response(status_code=202 if queries.cancel(query_id) else 404)
+
+    return router
+
+
+async def _request_of(request: Request) -> SqlRequest:
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        return _with_id(await json_of(request))
+    text = (await body_of(request)).decode("utf-8", errors="replace")
+    if kind == "text/plain":
+        return _with_id({"query": text})
+    if kind == "application/x-www-form-urlencoded":
+        return _with_id({"query": urllib.parse.unquote_plus(text)})
+    raise BadRequest(f"Content-Type {kind!r}: send application/json, text/plain or application/x-www-form-urlencoded")
+
+
+def _with_id(posted: Any) -> SqlRequest:
+    request = parse_sql_request(posted)
+    if not isinstance(request.context.get("sqlQueryId"), str):
+        request.context["sqlQueryId"] = str(uuid.uuid4())
+    return request
+
+
+def parse_sql_request(posted: Any) -> SqlRequest:
+    """Druid's body of a SQL query; keys nobody knows are ignored, as in Druid.
+
+    Raises:
+        InvalidQuery: a known key holds what it cannot.
+    """
+    if not isinstance(posted, dict):
+        raise InvalidQuery("the body must be a JSON object with a query")
+    query, context = posted.get("query"), posted.get("context") or {}
+    if not isinstance(query, str) or not query.strip():
+        raise InvalidQuery("query: a statement as text is needed")
+    if not isinstance(context, dict):
+        raise InvalidQuery("context: must be an object")
+    spelled = posted.get("resultFormat") or ResultFormat.OBJECT.value
+    found = [item for item in ResultFormat if isinstance(spelled, str) and item.value.lower() == spelled.lower()]
+    if not found:
+        known = ", ".join(item.value for item in ResultFormat)
+        raise InvalidQuery(f"resultFormat: {spelled!r} is none of {known}")
+    return SqlRequest(
+        query=query,
+        context=dict(context),
+        parameters=tuple(_parameters(posted.get("parameters") or [])),
+        result_format=found[0],
+        header=_flag(posted, "header"),
+        types_header=_flag(posted, "typesHeader"),
+        sql_types_header=_flag(posted, "sqlTypesHeader"),
+    )
+
+
+def _parameters(posted: Any) -> Iterator[SqlParameter]:
+    if not isinstance(posted, list):
+        raise InvalidQuery("parameters: must be a list")
+    for at, item in enumerate(posted):
+        if not isinstance(item, dict) or not isinstance(item.get("type"), str) or "value" not in item:
+            raise InvalidQuery(f"parameters[{at}]: an object with type and value is needed")
+        yield SqlParameter(item["type"], item["value"])
+
+
+def _flag(posted: dict[str, Any], name: str) -> bool:
+    value = posted.get(name)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise InvalidQuery(f"{name}: must be true or false (found {value!r})")
+
+
+def _answer(queries: QueryService, request: SqlRequest) -> Response:
+    answer = queries.execute(request)
+    pieces = _pieces(answer, request)
+    # The first piece comes with the first rows, so that an error until then still has an error's status.
+    first = next(pieces)
+    headers = {"X-Druid-SQL-Query-Id": str(request.context["sqlQueryId"])}
+    if request.header:
+        headers["X-Druid-SQL-Header-Included"] = "yes"
+    kind = CONTENT_TYPES[request.result_format]
+    return StreamingResponse(_chained(first, pieces), media_type=kind, headers=headers)
+
+
+def _pieces(answer: QueryAnswer, request: SqlRequest) -> Iterator[bytes]:
+    try:
+        yield from render(answer.batches(), answer.planned, request)
+    finally:
+        answer.close()
+
+
+def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    try:
+        yield from rest
+    except ServiceError as error:
+        # Rows are out already: a body that breaks off is the only way left to say that it is not whole.
+        log.warning("answer broken off", error=str(error))
+        raise

@@ -1,0 +1,214 @@
+"""Druid's supervisor API under ``/druid/indexer/v1/supervisor``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from ingest.metadata.records import DesiredState, SpecVersion, SupervisorRecord
+from ingest.metadata.store import MetadataStore
+from ingest.offsets import OffsetMap
+from ingest.overlord.overlord import Overlord, UnknownSupervisor
+from segments.civil import format_iso_ms
+from server.api.answers import BadRequest, JsonResponse
+from server.api.requests import flag, json_of
+from server.config_secrets import masked
+
+
+def supervisor_router(overlord: Overlord, store: MetadataStore) -> APIRouter:
+    """All routes; the overlord refuses with NotLeading where another one leads."""
+    router = APIRouter(prefix="/druid/indexer/v1/supervisor", tags=["supervisors"])
+    _add_lists(router, overlord, store)
+    _add_reads(router, overlord, store)
+    _add_changes(router, overlord)
+    _add_all(router, overlord, store)
+    return router
+
+
+def _add_lists(router: APIRouter, overlord: Overlord, store: MetadataStore) -> None:
+    @router.get("")
+    def list_supervisors(request: Request) -> Response:
+        """Ids, or with ``full``, ``state`` or ``system`` an object for each."""
+        records = store.supervisors()
+        full, system = flag(request, "full"), flag(request, "system")
+        if not full and not system and not flag(request, "state"):
+            return JsonResponse([record.supervisor for record in records])
+        return JsonResponse([_summary(overlord, record, full, system) for record in records])
+
+    @router.get("/history")
+    def all_history() -> Response:
+        """Every supervisor's spec versions, newest first."""
+        return JsonResponse(
+            {
+                record.supervisor: [_version(item) for item in store.history(record.supervisor)]
+                for record in store.supervisors()
+            }
+        )
+
+
+def _add_reads(router: APIRouter, overlord: Overlord, store: MetadataStore) -> None:
+    @router.get("/{supervisor}")
+    def get_spec(supervisor: str) -> Response:
+        """The spec exactly as it was posted, secrets masked."""
+        return JsonResponse(_spec_of(_present(store, supervisor)))
+
+    @router.get("/{supervisor}/status")
+    def status(supervisor: str) -> Response:
+        """State, lag, tasks and recent errors."""
+        return JsonResponse(overlord.status(supervisor))
+
+    @router.get("/{supervisor}/health")
+    def health(supervisor: str) -> Response:
+        """200 and true, or 503 and false."""
+        healthy = bool(overlord.status(supervisor)["payload"]["healthy"])
+        return JsonResponse({"healthy": healthy}, 200 if healthy else 503)
+
+    @router.get("/{supervisor}/stats")
+    def stats(supervisor: str) -> Response:
+        """Row counts by group and task."""
+        return JsonResponse(overlord.stats(supervisor))
+
+    @router.get("/{supervisor}/parseErrors")
+    def parse_errors(supervisor: str) -> Response:
+        """Samples of records that could not be read whole, newest first."""
+        return JsonResponse(overlord.parse_errors(supervisor))
+
+    @router.get("/{supervisor}/history")
+    def history(supervisor: str, count: int | None = None) -> Response:
+        """Spec versions, newest first; a terminated time shows as a tombstone."""
+        if count is not None and count <= 0:
+            raise BadRequest(f"count: must be greater than 0 (found {count})")
+        found = store.history(supervisor)
+        if not found:
+            raise UnknownSupervisor(f"no supervisor was ever named {supervisor!r}")
+        return JsonResponse([_version(item) for item in found[:count]])
+
+
+def _add_changes(router: APIRouter, overlord: Overlord) -> None:
+    @router.post("")
+    async def submit(request: Request) -> Response:
+        """Creates a supervisor, or changes it at its next checkpoint."""
+        posted = await json_of(request)
+        unmodified = flag(request, "skipRestartIfUnmodified")
+        record, warnings = await run_in_threadpool(overlord.submit, posted)
+        answer: dict[str, Any] = {"id": record.supervisor, "version": record.version}
+        if warnings:
+            answer["warnings"] = list(warnings)
+        if unmodified:
+            answer |= {"modified": record.spec == posted, "restarted": False}
+        return JsonResponse(answer)
+
+    @router.post("/{supervisor}/suspend")
+    def suspend(supervisor: str) -> Response:
+        """Publishes what was read and stops reading."""
+        return JsonResponse(_spec_of(overlord.suspend(supervisor)))
+
+    @router.post("/{supervisor}/resume")
+    def resume(supervisor: str) -> Response:
+        """Reads on where the suspension stopped."""
+        return JsonResponse(_spec_of(overlord.resume(supervisor)))
+
+    @router.post("/{supervisor}/terminate")
+    @router.post("/{supervisor}/shutdown", include_in_schema=False)
+    def terminate(supervisor: str) -> Response:
+        """Publishes what was read and ends the supervisor; its table stays."""
+        return JsonResponse({"id": overlord.terminate(supervisor).supervisor})
+
+    @router.post("/{supervisor}/reset")
+    def reset(supervisor: str) -> Response:
+        """Moves every offset to where a new supervisor would start."""
+        overlord.reset(supervisor)
+        return JsonResponse({"id": supervisor})
+
+    @router.post("/{supervisor}/resetOffsets")
+    async def reset_offsets(supervisor: str, request: Request) -> Response:
+        """Moves the named partitions; Druid's metadata document with ``partitionOffsetMap``."""
+        posted = await json_of(request)
+        topic = await run_in_threadpool(lambda: overlord.spec(supervisor).io.topic)
+        moves = _moves(posted, topic)
+        await run_in_threadpool(overlord.reset_offsets, supervisor, moves)
+        return JsonResponse({"id": supervisor})
+
+
+def _add_all(router: APIRouter, overlord: Overlord, store: MetadataStore) -> None:
+    def each(wanted: DesiredState) -> Response:
+        for record in store.supervisors():
+            if record.desired is wanted:
+                continue
+            if wanted is DesiredState.SUSPENDED:
+                overlord.suspend(record.supervisor)
+            elif wanted is DesiredState.RUNNING:
+                overlord.resume(record.supervisor)
+            else:
+                overlord.terminate(record.supervisor)
+        return JsonResponse({"status": "success"})
+
+    @router.post("/suspendAll")
+    def suspend_all() -> Response:
+        """Suspends every running supervisor."""
+        return each(DesiredState.SUSPENDED)
+
+    @router.post("/resumeAll")
+    def resume_all() -> Response:
+        """Resumes every suspended supervisor."""
+        return each(DesiredState.RUNNING)
+
+    @router.post("/terminateAll")
+    def terminate_all() -> Response:
+        """Terminates every supervisor."""
+        return each(DesiredState.TERMINATED)
+
+
+def _present(store: MetadataStore, supervisor: str) -> SupervisorRecord:
+    record = store.supervisor(supervisor)
+    if record is None or record.desired is DesiredState.TERMINATED:
+        raise UnknownSupervisor(f"no supervisor is named {supervisor!r}")
+    return record
+
+
+def _spec_of(record: SupervisorRecord) -> dict[str, Any]:
+    """The posted spec with ``suspended`` as it is desired now."""
+    spec: dict[str, Any] = masked({**record.spec, "suspended": record.desired is DesiredState.SUSPENDED})
+    return spec
+
+
+def _summary(overlord: Overlord, record: SupervisorRecord, full: bool, system: bool) -> dict[str, Any]:
+    payload = overlord.status(record.supervisor)["payload"]
+    summary: dict[str, Any] = {
+        "id": record.supervisor,
+        "state": payload["state"],
+        "detailedState": payload["detailedState"],
+        "healthy": payload["healthy"],
+        "suspended": payload["suspended"],
+    }
+    if full or system:
+        spec = _spec_of(record)
+        summary |= {"dataSource": record.datasource, "type": "kafka", "source": payload["stream"]}
+        summary |= {"specString": orjson.dumps(spec).decode()} if system else {"spec": spec}
+    return summary
+
+
+def _version(item: SpecVersion) -> dict[str, Any]:
+    spec = {"type": "NoopSupervisorSpec"} if item.spec is None else masked(item.spec)
+    return {"spec": spec, "version": format_iso_ms(item.created_ms)}
+
+
+def _moves(posted: Any, topic: str) -> OffsetMap:
+    """The offsets of Druid's ``{"type":"kafka","partitions":{"type":"end","stream":…,"partitionOffsetMap":{…}}}``."""
+    partitions = posted.get("partitions") if isinstance(posted, dict) else None
+    if not isinstance(partitions, dict) or not isinstance(partitions.get("partitionOffsetMap"), dict):
+        raise BadRequest("partitions.partitionOffsetMap: an object of partition to offset is needed")
+    if partitions.get("stream", topic) != topic:
+        raise BadRequest(f"partitions.stream: {partitions['stream']!r} is not the supervisor's topic {topic!r}")
+    moves: dict[int, int] = {}
+    for partition, offset in partitions["partitionOffsetMap"].items():
+        if not str(partition).isdigit() or not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+            raise BadRequest(f"partitionOffsetMap: {partition!r}: {offset!r} is no partition with an offset from 0 on")
+        moves[int(partition)] = offset
+    if not moves:
+        raise BadRequest("partitionOffsetMap: names no partition")
+    return OffsetMap(moves)

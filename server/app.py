@@ -1,0 +1,110 @@
+"""The HTTP front of one process: the routes of its roles, and everything else sent to who can answer it."""
+
+from __future__ import annotations
+
+import time
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+import siltstone
+from server.api.answers import install_error_answers
+from server.api.coordinator import coordinator_router
+from server.api.datasources import datasources_router
+from server.api.internal import internal_routes
+from server.api.sql import sql_router
+from server.api.status import status_router
+from server.api.supervisors import supervisor_router
+from server.api.tasks import task_router
+from server.api.verify import verify_router
+from server.api.worker import worker_router
+from server.forwarding import Forwarding
+from server.metrics import Metrics
+from server.parts import Parts
+from server.task_logs import TaskLogs
+
+INDEXER = "/druid/indexer/"
+QUERIES = "/druid/v2"
+MARKS = ("/markUnused", "/markUsed")
+
+
+def build_app(parts: Parts) -> ASGIApp:
+    """The application; every service in ``parts`` must be ready to be asked."""
+    app = FastAPI(title="Siltstone", version=siltstone.__version__, docs_url="/docs", redoc_url=None)
+    install_error_answers(app)
+    app.include_router(status_router(parts))
+    if parts.overlord is not None:
+        app.router.routes.extend(internal_routes(parts.overlord, parts.secret))
+    if parts.overlord is not None and parts.store is not None:
+        logs = TaskLogs(parts)
+        app.include_router(supervisor_router(parts.overlord, parts.store))
+        app.include_router(task_router(parts.overlord, parts.store, logs.read))
+    if parts.store is not None:
+        app.include_router(coordinator_router(parts.store, parts.overlord))
+        app.include_router(verify_router(parts.store, parts.storage, parts.scratch))
+    if parts.middle_manager is not None:
+        app.include_router(worker_router(parts.middle_manager, parts.address))
+    if parts.queries is not None:
+        app.include_router(sql_router(parts.queries))
+    if parts.catalog is not None:
+        app.include_router(datasources_router(parts.catalog))
+    inner: ASGIApp = app
+    if "api" in parts.settings.roles:
+        inner = Forwarding(app, Targets(parts))
+    return Measured(inner, parts.metrics)
+
+
+class Targets:
+    """``server.forwarding.Targets`` of a process: who else must answer a path."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def __call__(self, path: str) -> list[str] | None:
+        parts = self._parts
+        if path.startswith(INDEXER) or path.endswith(MARKS):
+            if parts.overlord is not None and parts.overlord.is_leading:
+                return None
+            others = [address for address in parts.directory.leaders() if address != parts.address]
+            # With nobody to ask, an overlord says by itself that it does not lead.
+            return others if others or parts.overlord is None else None
+        if path.startswith(QUERIES + "/sql"):
+            return parts.directory.query_nodes() if parts.queries is None else None
+        return None
+
+
+class Measured:
+    """Counts requests and the time to their first byte."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].startswith("/internal/"):
+            await self._app(scope, receive, send)
+            return
+        begun = time.perf_counter()
+
+        async def measured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._metrics.requests.labels(scope["method"], str(message["status"])).inc()
+                self._metrics.request_seconds.labels(area_of(scope["path"])).observe(time.perf_counter() - begun)
+            await send(message)
+
+        await self._app(scope, receive, measured)
+
+
+def area_of(path: str) -> str:
+    """A path's area for metrics; a fixed set, so that no path of a client makes a new series."""
+    for prefix, area in (
+        ("/druid/v2", "query"),
+        ("/druid/indexer/v1/supervisor", "supervisor"),
+        ("/druid/indexer", "task"),
+        ("/druid/coordinator", "coordinator"),
+        ("/druid/worker", "worker"),
+        ("/siltstone", "audit"),
+    ):
+        if path.startswith(prefix):
+            return area
+    return "status"

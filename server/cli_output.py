@@ -1,0 +1,129 @@
+"""What the command line prints: tables for people, JSON for scripts, one clear line for a failure."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+
+class Failure(Exception):
+    """Ends a command with exit code 1 and this line."""
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Turns every failure that is no bug into its message on standard error and exit code 1."""
+    from segments.errors import ServiceError
+    from siltstone.client import ApiError, ClientError
+
+    try:
+        yield
+    except ApiError as error:
+        problems = error.body.get("problems", []) if isinstance(error.body, dict) else []
+        lines = [str(problem) for problem in problems] or [str(error)]
+        _end(lines)
+    except (ClientError, ServiceError, Failure) as error:
+        _end(str(error).splitlines())
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _end(lines: list[str]) -> None:
+    for line in lines:
+        typer.secho(f"error: {line}", fg="red", err=True)
+    raise typer.Exit(1)
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The JSON object in a file, or on standard input for ``-``."""
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        value = json.loads(text)
+    except OSError as error:
+        raise Failure(f"{file}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise Failure(f"{file}: not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise Failure(f"{file}: expected a JSON object, found {type(value).__name__}")
+    return value
+
+
+def columns(rows: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
+    return [{name: row.get(name) for name in names} for row in rows]
+
+
+def rows(found: list[dict[str, Any]], as_json: bool) -> None:
+    """Prints rows as a table, or as one JSON array."""
+    if as_json:
+        typer.echo(json.dumps(found, ensure_ascii=False))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    # What goes into a file or a pipe is not folded to the width of some terminal.
+    console = Console(width=None if sys.stdout.isatty() else 1_000)
+    if not found:
+        console.print("no rows", style="dim")
+        return
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for name, value in found[0].items():
+        numeric = isinstance(value, int | float) and not isinstance(value, bool)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in found:
+        table.add_row(*(_cell(value) for value in row.values()))
+    console.print(table)
+    console.print(f"{len(found)} row{'s' if len(found) != 1 else ''}", style="dim")
+
+
+def _cell(value: Any) -> str:
+    from rich.markup import escape
+
+    if value is None:
+        return "[dim]null[/dim]"
+    return escape(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def record(value: dict[str, Any], as_json: bool, sentence: str) -> None:
+    """Prints one answer: the sentence filled from it, or the JSON itself."""
+    typer.echo(json.dumps(value, ensure_ascii=False) if as_json else sentence.format_map(value))
+
+
+def supervisor_status(status: dict[str, Any], as_json: bool) -> None:
+    """A supervisor's report: state, lag per partition, tasks and recent errors."""
+    if as_json:
+        typer.echo(json.dumps(status, ensure_ascii=False))
+        return
+    payload = status.get("payload", {})
+    healthy = payload.get("healthy", False)
+    typer.secho(
+        f"{status.get('id')}: {payload.get('detailedState', payload.get('state'))}", fg="green" if healthy else "red"
+    )
+    typer.echo(
+        f"topic {payload.get('stream')}, {payload.get('partitions')} partitions, lag {payload.get('aggregateLag')}"
+    )
+    for kind in ("activeTasks", "publishingTasks"):
+        for entry in payload.get(kind, []):
+            typer.echo(f"  {entry.get('type', kind).lower()} {entry.get('id')} at {entry.get('currentOffsets')}")
+    for error in payload.get("recentErrors", []):
+        typer.secho(f"  {error.get('timestamp', '')} {error.get('message', error)}", fg="yellow")
+
+
+def verification(report: dict[str, Any], as_json: bool) -> int:
+    """Prints an audit; 0 when the table is proved, 1 with a list of faults otherwise."""
+    faults = report.get("faults", [])
+    if as_json:
+        typer.echo(json.dumps(report, ensure_ascii=False))
+    elif faults:
+        for fault in faults:
+            typer.secho(f"fault: {fault}", fg="red")
+        typer.echo(f"{report.get('table')}: {len(faults)} faults")
+    else:
+        proved = ", ".join(f"{count:,} {what}" for what, count in report.get("checked", {}).items())
+        typer.secho(f"{report.get('table')}: exact ({proved})", fg="green")
+    return 1 if faults else 0

@@ -1,0 +1,149 @@
+"""One server process from its start to its end: socket, lock, signals, a graceful stop with a deadline, exit codes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import setproctitle
+import structlog
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from segments.errors import ServiceError
+from server.config import HttpSettings, load
+from server.data_dir import open_data_dir
+from server.health import Health
+from server.log_setup import set_up_logging
+from server.wiring import Services
+
+log = structlog.get_logger()
+
+STOP_S = 30.0
+REQUESTS_END_S = 3
+BACKLOG = 512
+
+
+class CannotListen(ServiceError):
+    """The address is taken or not ours."""
+
+
+class Front:
+    """The ASGI application of a process: says what it waits for until the services are there."""
+
+    def __init__(self, health: Health) -> None:
+        self.app: ASGIApp | None = None
+        self._health = health
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.app is not None:
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._not_ready(send)
+
+    async def _not_ready(self, send: Send) -> None:
+        faults = self._health.faults() or {"start": "the service is starting"}
+        body = orjson.dumps({"healthy": False, "faults": faults, "error": "; ".join(faults.values())})
+        headers = [(b"content-type", b"application/json"), (b"retry-after", b"1")]
+        headers.append((b"content-length", str(len(body)).encode()))
+        await send({"type": "http.response.start", "status": 503, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def serve_until_stopped(config: Path | None, overrides: Mapping[str, Any]) -> int:
+    """Serves until SIGTERM or SIGINT; 0 after an orderly end, 1 when it could not start or end in time.
+
+    Raises:
+        ServiceError: settings, port or data directory cannot be used.
+    """
+    settings = load(config, overrides)
+    set_up_logging(settings.log.level, settings.log.format)
+    setproctitle.setproctitle(f"siltstone: {','.join(settings.roles)}")
+    listener = listen(settings.http)
+    try:
+        data = open_data_dir(settings.data_dir, settings.secret)
+    except ServiceError:
+        listener.close()
+        raise
+    health = Health()
+    return _serve(listener, Services(settings, data, listener.getsockname()[1], health), health)
+
+
+def listen(http: HttpSettings) -> socket.socket:
+    """A listening socket, made before anything is started.
+
+    Raises:
+        CannotListen: the message names address and cure.
+    """
+    family = socket.AF_INET6 if ":" in http.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((http.host, http.port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            message = f"http.port {http.port} on {http.host} is in use; stop who uses it, or choose another by --port"
+        else:
+            message = f"http.host {http.host}, port {http.port}: cannot listen: {error.strerror}"
+        raise CannotListen(message) from error
+    return listener
+
+
+def _serve(listener: socket.socket, services: Services, health: Health) -> int:
+    front = Front(health)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            front,
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=REQUESTS_END_S,
+        )
+    )
+    failure: list[str] = []
+
+    def start() -> None:
+        try:
+            front.app = services.start()
+        except ServiceError as error:
+            failure.append(str(error))
+        except Exception as error:  # whatever it is, a half-started server must not stay
+            log.exception("start broke")
+            failure.append(f"{type(error).__name__}: {error}")
+        if failure:
+            server.should_exit = True
+
+    # uvicorn raises the signals again when it is done: then they must not end the process.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: services.interrupt())
+    starter = threading.Thread(target=start, name="start", daemon=True)
+    starter.start()
+    server.run(sockets=[listener])
+    watchdog = threading.Timer(STOP_S, _give_up)
+    watchdog.daemon = True
+    watchdog.start()
+    services.interrupt()
+    starter.join()
+    services.stop()
+    watchdog.cancel()
+    for line in failure:
+        sys.stderr.write(f"error: {line}\n")
+    return 1 if failure else 0
+
+
+def _give_up() -> None:
+    log.error("stop took too long", seconds=STOP_S)
+    os._exit(1)

@@ -1,0 +1,102 @@
+"""The three questions of the demonstration, and how their answers are shown: a live screen, or plain lines."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from siltstone import Client
+
+TOTALS = """SELECT COUNT(*) AS edits, SUM(added) AS characters_added, COUNT(DISTINCT "user") AS editors
+FROM wikipedia"""
+CHANNELS = """SELECT channel, COUNT(*) AS edits, SUM(added) AS characters_added
+FROM wikipedia GROUP BY channel ORDER BY edits DESC LIMIT 5"""
+RECENT = """SELECT TIME_FLOOR(__time, 'PT10S') AS ten_seconds, COUNT(*) AS edits
+FROM wikipedia WHERE __time > CURRENT_TIMESTAMP - INTERVAL '1' MINUTE GROUP BY 1 ORDER BY 1 DESC LIMIT 5"""
+PUBLISHED = "SELECT SUM(num_rows) AS n FROM sys.segments WHERE datasource = 'wikipedia'"
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Answers of one moment. ``published`` is read first, so that the live rest is never negative."""
+
+    published: int
+    totals: list[dict[str, Any]]
+    channels: list[dict[str, Any]]
+    recent: list[dict[str, Any]]
+    produced: int
+
+    @property
+    def rows(self) -> int:
+        """Rows that a query sees."""
+        return int(self.totals[0]["edits"]) if self.totals else 0
+
+    @property
+    def live(self) -> int:
+        """Rows that no segment holds yet."""
+        return max(0, self.rows - self.published)
+
+
+def look(client: Client, produced: int) -> Picture:
+    """Asks everything once. Raises ClientError."""
+    published = client.sql(PUBLISHED)[0]["n"] or 0
+    return Picture(int(published), client.sql(TOTALS), client.sql(CHANNELS), client.sql(RECENT), produced)
+
+
+def as_text(picture: Picture) -> RenderableType:
+    """The whole picture for a screen or a page."""
+    head = Text(f"{picture.rows:,} rows: {picture.published:,} published, {picture.live:,} live", style="bold green")
+    parts: list[RenderableType] = [head, Text(f"{picture.produced:,} events produced", style="dim"), Text()]
+    for question, rows in ((TOTALS, picture.totals), (CHANNELS, picture.channels), (RECENT, picture.recent)):
+        parts += [Text(question, style="cyan"), _table(rows), Text()]
+    return Group(*parts)
+
+
+def _table(rows: list[dict[str, Any]]) -> RenderableType:
+    if not rows:
+        return Text("no rows yet", style="dim")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, value in rows[0].items():
+        table.add_column(name, justify="right" if isinstance(value, int) else "left")
+    for row in rows:
+        table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()))
+    return table
+
+
+class Screen:
+    """Refreshed in place on a terminal; elsewhere a line now and then, and the whole picture at the end."""
+
+    def __init__(self) -> None:
+        self._console = Console()
+        self._live = Live(console=self._console, auto_refresh=False) if sys.stdout.isatty() else None
+        self._lines = 0
+        self._last: Picture | None = None
+
+    def __enter__(self) -> Screen:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *ended_by: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+        elif self._last is not None:
+            self._console.print(as_text(self._last))
+
+    def say(self, line: str) -> None:
+        """One line that stays."""
+        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def show(self, picture: Picture) -> None:
+        self._last = picture
+        if self._live is not None:
+            self._live.update(as_text(picture), refresh=True)
+        elif self._lines % 5 == 0:
+            self.say(f"{picture.rows} rows: {picture.published} published, {picture.live} live")
+        self._lines += 1

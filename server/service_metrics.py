@@ -1,0 +1,96 @@
+"""The gauges of a process's services: lag and health per supervisor, tasks, tables, queries, caches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from ingest.errors import OverlordUnreachable
+from query.node import QueryNode
+from server.metrics import Metrics, Samples
+from server.parts import Parts
+
+Sample = tuple[tuple[str, ...], float]
+ATTEMPTS_MAX = 10_000
+
+
+def add_service_metrics(metrics: Metrics, parts: Parts, node: QueryNode | None) -> None:
+    """Registers what this process's roles can tell."""
+    metrics.gauge(
+        "siltstone_fault",
+        "1 for each thing that is wrong now, by the name in /status/health",
+        lambda: [((concern,), 1.0) for concern in parts.health.faults()],
+        ("concern",),
+    )
+    _add_overlord(metrics, parts)
+    _add_store(metrics, parts)
+    _add_worker(metrics, parts)
+    if node is not None:
+        _add_query(metrics, node)
+
+
+def _add_overlord(metrics: Metrics, parts: Parts) -> None:
+    overlord = parts.overlord
+    if overlord is None:
+        return
+
+    def lags() -> Iterable[Sample]:
+        try:
+            return [((name,), float(lag)) for name, lag in overlord.leading().lags().items()]
+        except OverlordUnreachable:
+            return []
+
+    def healthy() -> Iterable[Sample]:
+        if not overlord.is_leading or parts.store is None:
+            return []
+        names = [record.supervisor for record in parts.store.supervisors()]
+        return [((name,), float(bool(overlord.status(name)["payload"]["healthy"]))) for name in names]
+
+    metrics.gauge("siltstone_leader", "1 where this overlord leads", lambda: [((), float(overlord.is_leading))])
+    metrics.gauge("siltstone_supervisor_lag_records", "Records that no task has read yet", lags, ("supervisor",))
+    metrics.gauge("siltstone_supervisor_healthy", "1 while the supervisor is healthy", healthy, ("supervisor",))
+
+
+def _add_store(metrics: Metrics, parts: Parts) -> None:
+    store = parts.store
+    if store is None:
+        return
+
+    def tasks() -> Iterable[Sample]:
+        live = Counter(attempt.state.value for attempt in store.attempts(None, True, ATTEMPTS_MAX))
+        return [((state,), float(count)) for state, count in live.items()]
+
+    def versions() -> Iterable[Sample]:
+        return [((name,), float(version)) for name, version in store.table_versions().items()]
+
+    metrics.gauge("siltstone_tasks", "Live task attempts by state", tasks, ("state",))
+    metrics.gauge("siltstone_table_version", "The table's version: it grows with every publish", versions, ("table",))
+
+
+def _add_worker(metrics: Metrics, parts: Parts) -> None:
+    worker = parts.middle_manager
+    if worker is None:
+        return
+    room = float(parts.settings.worker.capacity)
+    metrics.gauge("siltstone_worker_capacity", "Tasks this worker may run at once", lambda: [((), room)])
+    metrics.gauge("siltstone_worker_tasks", "Tasks that run here", lambda: [((), float(len(worker.running())))])
+
+
+def _add_query(metrics: Metrics, node: QueryNode) -> None:
+    for name, meaning, key in (
+        ("siltstone_queries_running", "Queries that hold a worker process", "queriesRunning"),
+        ("siltstone_queries_waiting", "Queries that wait for a worker process", "queriesWaiting"),
+        ("siltstone_segment_cache_bytes", "Local copies of segments", "cacheBytes"),
+        ("siltstone_mirror_bytes", "Local copies of live rows", "mirrorBytes"),
+        ("siltstone_mirror_chunks", "Live chunks that are mirrored", "mirrorChunks"),
+    ):
+        metrics.gauge(name, meaning, _of_status(node, key))
+
+
+def _of_status(node: QueryNode, key: str) -> Samples:
+    return lambda: [((), _number(node.status()[key]))]
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, int | float)
+    return float(value)

@@ -1,0 +1,151 @@
+"""Fills SQL's ``sys`` schema from the metadata store and, where this process leads, from the overlord."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import orjson
+
+import siltstone
+from ingest.clock import Clock
+from ingest.errors import OverlordUnreachable
+from ingest.metadata.records import DesiredState, NodeRecord
+from ingest.metadata.store import MetadataStore
+from ingest.overlord.overlord import Overlord, UnknownSupervisor
+from segments.civil import format_iso_ms
+from segments.data_segment import DataSegment
+from server.api.coordinator import used_segments
+from server.api.tasks import newest_attempts, task_status
+from server.config_secrets import masked
+
+Row = Mapping[str, object]
+
+LIVE_MS = 10_000
+DRUID_TYPES = {"overlord": "overlord", "middle-manager": "middle_manager", "query": "broker", "api": "router"}
+
+
+class StoreSystemTables:
+    """``query.sql.metadata.SystemTables``; safe from any thread."""
+
+    def __init__(self, store: MetadataStore, overlord: Overlord | None, clock: Clock) -> None:
+        self._store = store
+        self._overlord = overlord
+        self._clock = clock
+
+    def rows(self, table: str) -> Iterable[Row]:
+        """The rows of one ``sys`` table; none for those that this service has nothing to say about."""
+        fill = {
+            "segments": self._segments,
+            "tasks": self._tasks,
+            "supervisors": self._supervisors,
+            "servers": self._servers,
+            "server_segments": self._server_segments,
+        }.get(table)
+        return () if fill is None else fill()
+
+    def _segments(self) -> Iterator[Row]:
+        for datasource in self._store.datasources():
+            for row in used_segments(self._store, datasource):
+                yield _segment(row.segment)
+
+    def _tasks(self) -> Iterator[Row]:
+        for attempt in newest_attempts(self._store):
+            told = task_status(attempt)
+            place = told["location"]
+            yield {
+                "task_id": told["id"],
+                "group_id": told["groupId"],
+                "type": told["type"],
+                "datasource": told["dataSource"],
+                "created_time": told["createdTime"],
+                "queue_insertion_time": told["queueInsertionTime"],
+                "status": told["statusCode"],
+                "runner_status": told["runnerStatusCode"],
+                "duration": told["duration"],
+                "location": attempt.address,
+                "host": place["host"],
+                "plaintext_port": place["port"],
+                "tls_port": -1,
+                "error_msg": told["errorMsg"],
+            }
+
+    def _supervisors(self) -> Iterator[Row]:
+        for record in self._store.supervisors():
+            payload = self._status(record.supervisor)
+            suspended = record.desired is DesiredState.SUSPENDED
+            io = record.spec.get("spec", record.spec).get("ioConfig", {})
+            yield {
+                "supervisor_id": record.supervisor,
+                "datasource": record.datasource,
+                "state": payload.get("state"),
+                "detailed_state": payload.get("detailedState"),
+                "healthy": payload.get("healthy"),
+                "type": "kafka",
+                "source": io.get("topic"),
+                "suspended": suspended,
+                "spec": orjson.dumps(masked({**record.spec, "suspended": suspended})).decode(),
+            }
+
+    def _status(self, supervisor: str) -> Mapping[str, object]:
+        """The leader's view; nothing where this process does not lead: state is then null, never a guess."""
+        if self._overlord is None:
+            return {}
+        try:
+            payload: Mapping[str, object] = self._overlord.status(supervisor)["payload"]
+        except (OverlordUnreachable, UnknownSupervisor):
+            return {}
+        return payload
+
+    def _servers(self) -> Iterator[Row]:
+        leader = self._store.leadership()
+        for node in self._live_nodes():
+            host, _, port = node.address.rpartition(":")
+            for role in node.roles:
+                yield {
+                    "server": node.address,
+                    "host": host,
+                    "plaintext_port": int(port) if port.isdigit() else -1,
+                    "tls_port": -1,
+                    "server_type": DRUID_TYPES.get(role, role),
+                    "curr_size": node.detail.get("cacheBytes", 0),
+                    "max_size": node.detail.get("cacheMaxBytes", 0),
+                    "is_leader": int(role == "overlord" and leader is not None and leader.node == node.node),
+                    "start_time": node.detail.get("started"),
+                    "version": node.detail.get("version", siltstone.__version__),
+                }
+
+    def _server_segments(self) -> Iterator[Row]:
+        """Every query node answers for every segment."""
+        nodes = [node.address for node in self._live_nodes() if "query" in node.roles]
+        for datasource in self._store.datasources() if nodes else ():
+            for row in used_segments(self._store, datasource):
+                for address in nodes:
+                    yield {"server": address, "segment_id": str(row.segment.id)}
+
+    def _live_nodes(self) -> list[NodeRecord]:
+        oldest_ms = self._clock.now_ms() - LIVE_MS
+        return [node for node in self._store.nodes() if node.renewed_ms >= oldest_ms]
+
+
+def _segment(segment: DataSegment) -> Row:
+    columns = segment.schema.columns
+    return {
+        "segment_id": str(segment.id),
+        "datasource": segment.id.datasource,
+        "start": format_iso_ms(segment.interval.start_ms),
+        "end": format_iso_ms(segment.interval.end_ms),
+        "size": segment.size_bytes,
+        "version": segment.id.version,
+        "partition_num": segment.id.partition_num,
+        "num_replicas": 1,
+        "num_rows": segment.rows,
+        "is_active": 1,
+        "is_published": 1,
+        "is_available": 1,
+        "is_realtime": 0,
+        "is_overshadowed": 0,
+        "shard_spec": orjson.dumps(segment.to_druid_json()["shardSpec"]).decode(),
+        "dimensions": orjson.dumps([column.name for column in columns if column.kind == "dimension"]).decode(),
+        "metrics": orjson.dumps([column.name for column in columns if column.kind == "metric"]).decode(),
+        "replication_factor": 1,
+    }

@@ -1,0 +1,257 @@
+"""Turns settings into running services: the only module that names concrete classes of every layer."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import structlog
+from starlette.types import ASGIApp
+
+import siltstone
+from ingest.clock import Clock, SystemClock
+from ingest.errors import StoreUnreachable
+from ingest.metadata.schema import migrate
+from ingest.metadata.sql import open_store
+from ingest.metadata.store import MetadataStore
+from ingest.overlord.leader import LeaderSettings
+from ingest.overlord.overlord import Overlord
+from ingest.overlord.term import OverlordPorts
+from ingest.worker.launchers import ForkserverLauncher
+from ingest.worker.middle_manager import MiddleManager, WorkerSettings
+from ingest.worker.ports import OverlordWorkers
+from ingest.worker.stopping import stop_tasks
+from query.engine import EngineSettings
+from query.live import LiveSettings
+from query.node import NodeSettings, QueryNode
+from segments.cache import SegmentCache
+from segments.civil import format_iso_ms
+from segments.storage.base import DeepStorage
+from server.app import build_app
+from server.audit.table import audit_table
+from server.catalog import StoreCatalog
+from server.clients import HttpLiveSource, HttpTaskChallenge, HttpTaskClient, HttpWorkers
+from server.config import Settings, load
+from server.data_dir import DataDir
+from server.directory import Directory
+from server.health import Health
+from server.http_pool import HttpPool
+from server.metrics import Metrics
+from server.monitor import Monitor
+from server.parts import Parts
+from server.service_metrics import add_service_metrics
+from server.storage import build_deep_storage
+from server.suppliers import kafka_observer
+from server.system_tables import StoreSystemTables
+from server.task_settings import TaskSettings, storage_section
+
+log = structlog.get_logger()
+
+TASK_ENTRY = "server.peon:run"
+RETRY_S = 1.0
+TASKS_END_S = 20.0
+
+
+class Services:
+    """Everything one process runs. ``start`` once, then ``stop`` once, from one thread."""
+
+    def __init__(self, settings: Settings, data: DataDir, port: int, health: Health) -> None:
+        self._settings = settings
+        self._data = data
+        self._health = health
+        self._clock = SystemClock()
+        self._pool = HttpPool()
+        self._stack = ExitStack()
+        self._stopping = threading.Event()
+        self._host = advertised_host(settings)
+        self._address = f"{self._host}:{port}"
+        self._urls = settings.overlord.urls or (f"http://{self._address}",)
+        self._metrics = Metrics()
+
+    def start(self) -> ASGIApp | None:
+        """Builds and starts every role, waiting for the metadata database; None when stopped meanwhile.
+
+        Raises:
+            ServiceError: it can never start so; the message says why.
+        """
+        settings, data, clock = self._settings, self._data, self._clock
+        storage = build_deep_storage(settings.deep_storage, data.segments, clock)
+        store = None
+        if {"overlord", "query", "api"} & set(settings.roles):
+            store = self._store()
+            if store is None:
+                return None
+        monitor = Monitor(self._health, storage, store, data.root, clock)
+        self._stack.callback(monitor.stop)
+        overlord = self._overlord(store, storage) if store is not None and "overlord" in settings.roles else None
+        detail = {"version": siltstone.__version__, "started": format_iso_ms(clock.now_ms())}
+        catalog = None if store is None else StoreCatalog(store, clock, settings.roles, detail)
+        queries = None
+        if store is not None and catalog is not None and "query" in settings.roles:
+            system = StoreSystemTables(store, overlord, clock)
+            queries = self._query_node(catalog, storage, system, detail)
+            node = queries
+            self._health.add_probe(lambda: _trouble(node))
+        elif store is not None:
+            renewing = store
+            monitor.announce(
+                lambda: renewing.renew_node(data.node, settings.roles, self._address, clock.now_ms(), {}, detail)
+            )
+        middle_manager = self._middle_manager(overlord) if "middle-manager" in settings.roles else None
+        monitor.start()
+        parts = Parts(
+            settings=settings,
+            node=data.node,
+            address=self._address,
+            clock=clock,
+            secret=data.secret,
+            health=self._health,
+            metrics=self._metrics,
+            storage=storage,
+            scratch=data.scratch,
+            directory=Directory(store, clock, settings.overlord.urls),
+            store=store,
+            catalog=catalog,
+            overlord=overlord,
+            middle_manager=middle_manager,
+            queries=queries,
+        )
+        add_service_metrics(self._metrics, parts, queries)
+        log.info("started", address=self._address, roles=",".join(settings.roles), node=data.node)
+        return build_app(parts)
+
+    def interrupt(self) -> None:
+        """Ends a ``start`` that waits; safe from any thread and in a signal handler."""
+        self._stopping.set()
+
+    def stop(self) -> None:
+        """Stops every role, the last started first. Tasks go on, unless ``worker.keep_tasks`` is false."""
+        self._stopping.set()
+        self._stack.close()
+        self._pool.close()
+
+    def _store(self) -> MetadataStore | None:
+        """Opens the metadata store, trying again while the database is away."""
+        settings = self._settings
+        while not self._stopping.is_set():
+            try:
+                if settings.auto_migrate:
+                    migrate(settings.metadata_url)
+                store = open_store(settings.metadata_url, lease_ms=settings.overlord.lease_ms)
+            except StoreUnreachable as error:
+                self._health.report("metadata", str(error))
+                log.warning("metadata store unreachable", error=str(error))
+                self._stopping.wait(RETRY_S)
+            else:
+                self._health.report("metadata", None)
+                self._stack.callback(store.close)
+                return store
+        return None
+
+    def _overlord(self, store: MetadataStore, storage: DeepStorage) -> Overlord:
+        ports = OverlordPorts(
+            store,
+            storage,
+            HttpTaskClient(self._pool),
+            kafka_observer,
+            lambda: secrets.token_hex(24),
+            self._clock,
+        )
+        settings = LeaderSettings(self._data.node, self._address, self._settings.overlord.lease_ms)
+        overlord = Overlord(ports, settings)
+        overlord.start()
+        self._stack.callback(overlord.stop)
+        return overlord
+
+    def _query_node(
+        self, catalog: StoreCatalog, storage: DeepStorage, system: StoreSystemTables, detail: dict[str, Any]
+    ) -> QueryNode:
+        chosen = self._settings.query
+        detail["cacheMaxBytes"] = chosen.cache_max_bytes
+        engine = EngineSettings(
+            workers=chosen.workers,
+            threads=chosen.threads,
+            memory_bytes=chosen.memory_limit_bytes,
+            timeout_ms=chosen.timeout_ms,
+        )
+        settings = NodeSettings(
+            address=self._address,
+            mirror_bytes=chosen.mirror_max_bytes,
+            local_hosts=NodeSettings().local_hosts | {self._host, self._settings.worker.bind_host},
+            engine=engine,
+            live=LiveSettings(wait_ms=chosen.live_wait_ms),
+        )
+        cache = SegmentCache(self._data.cache, storage, chosen.cache_max_bytes)
+        live = HttpLiveSource(self._pool)
+        node = QueryNode(self._data.node, catalog, live, cache, self._data.mirror, settings, self._clock, system)
+        node.start()
+        self._stack.callback(node.stop)
+        return node
+
+    def _middle_manager(self, overlord: Overlord | None) -> MiddleManager:
+        settings, data = self._settings, self._data
+        TaskSettings(
+            overlord_urls=self._urls,
+            bind_host=settings.worker.bind_host,
+            advertise_host=settings.worker.advertise_host or settings.worker.bind_host,
+            deep_storage=storage_section(settings.deep_storage, data.segments),
+            held_bytes_max=settings.worker.disk_max_bytes,
+            log_level=settings.log.level,
+            log_format=settings.log.format,
+        ).write(data.tasks)
+        workers: OverlordWorkers = HttpWorkers(self._urls, self._pool, data.secret)
+        if overlord is not None and not settings.overlord.urls:
+            workers = overlord
+        challenge = HttpTaskChallenge(self._pool)
+        middle_manager = MiddleManager(
+            WorkerSettings(data.tasks, data.node, self._address, settings.worker.capacity),
+            workers,
+            ForkserverLauncher(TASK_ENTRY),
+            challenge,
+            self._clock,
+        )
+        middle_manager.start()
+
+        def stop() -> None:
+            middle_manager.stop()
+            if not settings.worker.keep_tasks:
+                left = stop_tasks(data.tasks, challenge, TASKS_END_S, self._clock)
+                if left:
+                    log.warning("tasks did not end in time", tasks=left)
+
+        self._stack.callback(stop)
+        return middle_manager
+
+
+def _trouble(node: QueryNode) -> dict[str, str]:
+    trouble = str(node.status()["trouble"])
+    return {"query": trouble} if trouble else {}
+
+
+def advertised_host(settings: Settings) -> str:
+    """The name under which other processes reach this one."""
+    if settings.worker.advertise_host:
+        return settings.worker.advertise_host
+    host = settings.http.host
+    return socket.gethostname() if host in ("0.0.0.0", "::", "") else host
+
+
+def verify_offline(config: Path, table: str) -> dict[str, object]:
+    """The audit of one table without a running service; reads, changes nothing.
+
+    Raises:
+        SettingsError, ServiceError: the settings, the database or deep storage cannot be used.
+    """
+    settings = load(config)
+    clock: Clock = SystemClock()
+    root = settings.data_dir.absolute()
+    storage = build_deep_storage(settings.deep_storage, root / "segments", clock)
+    store = open_store(settings.metadata_url, lease_ms=settings.overlord.lease_ms)
+    try:
+        return audit_table(store, storage, table, None).to_json()
+    finally:
+        store.close()

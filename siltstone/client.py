@@ -1,0 +1,143 @@
+"""A small synchronous client: supervisors, tasks, segments and SQL over HTTP, one method per question.
+
+It speaks Druid's own paths, so it also talks to Druid. Safe from any thread. Times out instead of
+waiting for ever; failures are ``ClientError`` (no answer) or ``ApiError`` (an answer that says no).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import urllib3
+
+DEFAULT_URL = "http://127.0.0.1:8888"
+SUPERVISORS = "/druid/indexer/v1/supervisor"
+INDEXER = "/druid/indexer/v1"
+
+
+class ClientError(Exception):
+    """The service could not be asked: nobody listens there, or no answer came in time."""
+
+
+class ApiError(ClientError):
+    """The service refused; ``status`` is the HTTP code and ``body`` its JSON answer if there was one."""
+
+    def __init__(self, status: int, message: str, body: Any) -> None:
+        self.status = status
+        self.body = body
+        super().__init__(message)
+
+
+class Client:
+    """Asks one service at ``url``. ``timeout_s`` bounds the silence between two parts of an answer."""
+
+    def __init__(self, url: str = DEFAULT_URL, timeout_s: float = 300.0) -> None:
+        self.url = url.rstrip("/")
+        self._http = urllib3.PoolManager(
+            timeout=urllib3.Timeout(connect=5.0, read=timeout_s), retries=urllib3.Retry(connect=2, read=0, redirect=3)
+        )
+
+    # -- supervisors
+
+    def submit(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Creates or changes the supervisor that ``spec`` describes; answers with its id."""
+        return self._json("POST", SUPERVISORS, spec)  # type: ignore[no-any-return]
+
+    def supervisors(self) -> list[dict[str, Any]]:
+        """State and health of each."""
+        return self._json("GET", f"{SUPERVISORS}?full")  # type: ignore[no-any-return]
+
+    def supervisor_status(self, supervisor: str) -> dict[str, Any]:
+        return self._json("GET", f"{SUPERVISORS}/{quote(supervisor, safe='')}/status")  # type: ignore[no-any-return]
+
+    def supervisor_action(self, supervisor: str, action: str) -> dict[str, Any]:
+        """``action``: suspend, resume, terminate or reset."""
+        return self._json("POST", f"{SUPERVISORS}/{quote(supervisor, safe='')}/{action}", {})  # type: ignore[no-any-return]
+
+    # -- tasks, workers and segments
+
+    def tasks(self) -> list[dict[str, Any]]:
+        return self._json("GET", f"{INDEXER}/tasks")  # type: ignore[no-any-return]
+
+    def task_log(self, task: str, offset: int = 0) -> str:
+        """The task's log from ``offset`` bytes on; a negative one counts from the end."""
+        return self._send("GET", f"{INDEXER}/task/{quote(task, safe='')}/log?offset={offset}").decode(errors="replace")
+
+    def segments(self, datasource: str | None = None) -> list[dict[str, Any]]:
+        """Published segments as the coordinator lists them."""
+        query = f"?datasources={quote(datasource, safe='')}" if datasource else ""
+        return self._json("GET", f"/druid/coordinator/v1/metadata/segments{query}")  # type: ignore[no-any-return]
+
+    def verify(self, datasource: str) -> dict[str, Any]:
+        """Runs the audit of one table on the server; see ``siltstone verify``."""
+        return self._json("POST", f"/siltstone/v1/verify/{quote(datasource, safe='')}", {})  # type: ignore[no-any-return]
+
+    def disable_worker(self) -> dict[str, Any]:
+        """Drains the middle manager at this URL: it hands off early and takes nothing new."""
+        return self._json("POST", "/druid/worker/v1/disable", {})  # type: ignore[no-any-return]
+
+    # -- queries
+
+    def sql(
+        self, query: str, parameters: list[dict[str, Any]] | None = None, context: dict[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Rows of one SELECT, a dictionary each; timestamps as ISO text."""
+        body = {"query": query, "parameters": parameters or [], "context": context or {}, "resultFormat": "object"}
+        return self._json("POST", "/druid/v2/sql", body)  # type: ignore[no-any-return]
+
+    def sql_text(self, query: str, result_format: str, header: bool = True) -> bytes:
+        """The answer's bytes in one of Druid's result formats (csv, objectLines, ...)."""
+        body = {"query": query, "resultFormat": result_format, "header": header}
+        return self._send("POST", "/druid/v2/sql", body)
+
+    def health(self) -> bool:
+        """Whether the process answers and calls itself healthy."""
+        return self._json("GET", "/status/health") is True
+
+    def leads(self) -> bool:
+        """Whether some overlord leads, so that supervisors can be changed."""
+        try:
+            return bool(self._send("GET", f"{INDEXER}/leader"))
+        except ApiError as error:
+            if error.status in (404, 503):
+                return False
+            raise
+
+    def _json(self, method: str, path: str, body: Any = None) -> Any:
+        content = self._send(method, path, body)
+        try:
+            return json.loads(content) if content else None
+        except ValueError as error:
+            raise ClientError(f"{self.url}{path} did not answer with JSON; is this address Siltstone's?") from error
+
+    def _send(self, method: str, path: str, body: Any = None) -> bytes:
+        try:
+            answer = self._http.request(
+                method,
+                self.url + path,
+                body=None if body is None else json.dumps(body).encode(),
+                headers={"Content-Type": "application/json"},
+            )
+        except urllib3.exceptions.HTTPError as error:
+            reason = getattr(error, "reason", None) or error
+            raise ClientError(
+                f"no answer from {self.url} ({type(reason).__name__}); is it running? "
+                "start it by `siltstone serve`, or name its address by --url"
+            ) from error
+        if answer.status >= 400:
+            raise ApiError(answer.status, *_refusal(answer.status, answer.data))
+        return answer.data
+
+
+def _refusal(status: int, content: bytes) -> tuple[str, Any]:
+    """The message for people in an error answer, whichever of Druid's forms it has."""
+    try:
+        body = json.loads(content)
+    except ValueError:
+        return (content.decode(errors="replace").strip() or f"HTTP status {status}"), None
+    if isinstance(body, dict):
+        message = body.get("errorMessage") or body.get("error") or body.get("detail")
+        return str(message or f"HTTP status {status}"), body
+    return f"HTTP status {status}", body
