@@ -1,0 +1,161 @@
+"""Turns Python values of one field into an Arrow column: vectorised where all are of the expected type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from ingest.appenderator.decoding.plan import Field, Kind
+from ingest.spec.model import MultiValueHandling
+from segments.coercion import (
+    LONG_MAX,
+    LONG_MIN,
+    BadValue,
+    Truncated,
+    double_of,
+    float_of,
+    long_of,
+    metric_double_of,
+    metric_float_of,
+    metric_long_of,
+    several_texts,
+    text_of,
+)
+
+STRINGS: Final = pa.list_(pa.string())
+_NONE: Final = type(None)
+_FLOAT32_MAX: Final = float(np.finfo(np.float32).max)
+
+_ARROW: Final[dict[Kind, pa.DataType]] = {
+    Kind.STRING: pa.string(),
+    Kind.LONG: pa.int64(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.FLOAT: pa.float32(),
+    Kind.METRIC_LONG: pa.int64(),
+    Kind.METRIC_DOUBLE: pa.float64(),
+    Kind.METRIC_FLOAT: pa.float32(),
+}
+_EXPECTED: Final[dict[pa.DataType, frozenset[type]]] = {
+    pa.string(): frozenset((str, _NONE)),
+    pa.int64(): frozenset((int, _NONE)),
+    pa.float64(): frozenset((float, _NONE)),
+    pa.float32(): frozenset((float, _NONE)),
+}
+_COERCIONS: Final[dict[Kind, Callable[[Any], Any]]] = {
+    Kind.LONG: long_of,
+    Kind.DOUBLE: double_of,
+    Kind.FLOAT: float_of,
+    Kind.METRIC_LONG: metric_long_of,
+    Kind.METRIC_DOUBLE: metric_double_of,
+    Kind.METRIC_FLOAT: metric_float_of,
+}
+
+
+class ColumnReader:
+    """One field's values to an Arrow array. Auto columns only ever widen: long, double, string. For one thread."""
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+        self.coerce: Callable[[Any], Any] = self._coercion()
+        self._arrow = _ARROW.get(field.kind)
+        self._widest = pa.int64()
+
+    def _coercion(self) -> Callable[[Any], Any]:
+        kind, handling = self.field.kind, self.field.multi_value
+        if kind is Kind.AUTO:
+            return _auto_value
+        if kind is not Kind.STRING:
+            return _COERCIONS[kind]
+        ordered, distinct = handling is not MultiValueHandling.ARRAY, handling is MultiValueHandling.SORTED_SET
+
+        def texts(value: Any) -> str | list[str | None] | None:
+            if isinstance(value, list):
+                return several_texts(value, ordered=ordered, distinct=distinct)
+            return text_of(value)
+
+        return texts
+
+    def read(self, values: list[Any]) -> tuple[pa.Array, list[int]]:
+        """The column, and the positions (null in the column) whose value needs the rules for single rows."""
+        if self._arrow is not None and set(map(type, values)) <= _EXPECTED[self._arrow]:
+            try:
+                return self._of_expected(values), []
+            except (OverflowError, pa.ArrowInvalid, UnicodeEncodeError):
+                pass
+        bad: list[int] = []
+        canonical: list[Any] = []
+        for at, value in enumerate(values):
+            try:
+                canonical.append(self.coerce(value))
+            except (BadValue, Truncated):
+                canonical.append(None)
+                bad.append(at)
+        return self.build(canonical), bad
+
+    def _of_expected(self, values: Sequence[Any]) -> pa.Array:
+        if self._arrow != pa.float32():
+            return pa.array(values, self._arrow)
+        wide = np.array(values, dtype=np.float64)  # None becomes NaN, which JSON cannot hold
+        if wide.size and np.nanmax(np.abs(wide), initial=0.0) > _FLOAT32_MAX:
+            raise OverflowError
+        return pa.array(wide.astype(np.float32), from_pandas=True)
+
+    def build(self, canonical: list[Any]) -> pa.Array:
+        """The column of values that ``coerce`` gave."""
+        if self._arrow is None:
+            return self._build_auto(canonical)
+        if self._arrow == pa.string() and list in set(map(type, canonical)):
+            return pa.array([v if v is None or isinstance(v, list) else [v] for v in canonical], STRINGS)
+        return pa.array(canonical, self._arrow)
+
+    def _build_auto(self, canonical: list[Any]) -> pa.Array:
+        kinds = set(map(type, canonical)) - {_NONE}
+        if kinds & {str, list} or self._widest == pa.string():
+            self._widest = pa.string()
+            texts = [v if v is None or isinstance(v, list) else text_of(v) for v in canonical]
+            if list in kinds:
+                return pa.array([v if v is None or isinstance(v, list) else [v] for v in texts], STRINGS)
+            return pa.array(texts, pa.string())
+        if self._widest == pa.int64() and float not in kinds:
+            try:
+                return pa.array([None if v is None else int(v) for v in canonical], pa.int64())
+            except (OverflowError, pa.ArrowInvalid):
+                pass
+        self._widest = pa.float64()
+        return pa.array([None if v is None else float(v) for v in canonical], pa.float64())
+
+
+def _auto_value(value: Any) -> Any:
+    """Scalars as they are (integers beyond 64 bits as doubles), lists as texts, objects as JSON."""
+    if isinstance(value, list):
+        return several_texts(value, ordered=False)
+    if isinstance(value, dict | str):
+        return text_of(value)
+    if isinstance(value, int) and not LONG_MIN <= value <= LONG_MAX:
+        return double_of(value)
+    if isinstance(value, float):
+        return double_of(value)
+    return value
+
+
+def of_same_type(arrays: Sequence[pa.Array]) -> pa.Array:
+    """One array of all, where some may be strings and others lists of strings, or integers and doubles."""
+    kinds = {array.type for array in arrays}
+    if len(kinds) == 1:
+        return pa.concat_arrays(arrays)
+    if STRINGS in kinds:
+        return pa.concat_arrays([as_lists(array) for array in arrays])
+    return pa.concat_arrays([array.cast(pa.float64()) for array in arrays])
+
+
+def as_lists(array: pa.Array) -> pa.Array:
+    """A string column as lists of one value; null stays null."""
+    if array.type == STRINGS:
+        return array
+    valid = np.asarray(array.is_valid())
+    ends = np.concatenate(([0], np.cumsum(valid))).astype(np.int32)
+    mask = pa.array(~valid) if array.null_count else None
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), array.drop_null(), mask=mask)

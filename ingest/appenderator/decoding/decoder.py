@@ -1,0 +1,239 @@
+"""Decodes polls into one batch: typed structs first, single rows where needed, then filter, windows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ingest.appenderator.decoding.assembly import assemble
+from ingest.appenderator.decoding.batch import DecodedBatch, Fate, Fates, Ints, Rejected, RowProblem, Run
+from ingest.appenderator.decoding.columns import ColumnReader, of_same_type
+from ingest.appenderator.decoding.discovery import Discoverer
+from ingest.appenderator.decoding.fast import FastReader
+from ingest.appenderator.decoding.plan import compile_plan
+from ingest.appenderator.decoding.slow import SlowMessage, SlowReader, SlowRow
+from ingest.spec.model import DataSchema, Rejection
+from ingest.stream.supplier import Poll
+from segments.filter.evaluate import passing_rows
+from segments.time_arrays import TimeReader
+
+_INPUT_SHOWN_BYTES: Final = 2_000
+_FAR_PAST: Final = -(2**63)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows between reading and assembly, in message order."""
+
+    times_ms: Ints
+    row_message: Ints
+    columns: list[pa.Array]
+    documents: list[dict[str, Any]]
+
+
+@dataclass(slots=True)
+class _Messages:
+    """The messages of all polls side by side."""
+
+    values: list[bytes | None]
+    offsets: Ints
+    partitions: Ints
+    timestamps_ms: Ints
+    runs: tuple[Run, ...]
+
+
+class RowDecoder:
+    """Decodes one spec version's messages. For one thread.
+
+    ``only_slow`` leaves the fast way out; the result is the same, which tests rely on.
+    """
+
+    def __init__(self, schema: DataSchema, rejection: Rejection | None = None, *, only_slow: bool = False) -> None:
+        self._plan = compile_plan(schema)
+        self._rejection = rejection or Rejection()
+        self._readers = [ColumnReader(field) for field in self._plan.fields]
+        self._times = TimeReader(schema.timestamp.format)
+        self._fast = FastReader(self._plan)
+        self._slow = SlowReader(self._plan, self._readers)
+        self._discoverer = Discoverer(self._plan)
+        self._only_slow = only_slow
+
+    def decode(self, polls: Sequence[Poll], opened_at_ms: int) -> DecodedBatch:
+        """One batch of all polls. ``opened_at_ms`` is the stored time of the sequence (PR-15)."""
+        messages = _gather(polls)
+        fates: Fates = np.full(len(messages.values), Fate.GOOD, dtype=np.uint8)
+        rows, slow = self._read(messages.values)
+        rejected, problems = _judge(messages, slow, fates)
+        discovered = self._discoverer.read(rows.documents) if self._fast.reads_objects else {}
+        keep = self._kept(rows, discovered, messages, fates, opened_at_ms)
+        for at, message in slow.items():
+            if message.reasons and message.rows:
+                fates[at] = Fate.UNPARSEABLE if fates[at] not in (Fate.GOOD, Fate.PARTLY) else Fate.PARTLY
+            elif fates[at] == Fate.GOOD and any(row.errors for row in message.rows):
+                fates[at] = Fate.PARTLY
+        schema, batch = assemble(self._plan, rows.times_ms, rows.columns, discovered, keep)
+        truncated: dict[str, int] = {}
+        for message in slow.values():
+            for label in message.truncated:
+                truncated[label] = truncated.get(label, 0) + 1
+        return DecodedBatch(
+            schema=schema,
+            rows=batch,
+            row_message=rows.row_message if keep is None else rows.row_message[keep],
+            event_times_ms=rows.times_ms if keep is None else rows.times_ms[keep],
+            runs=messages.runs,
+            offsets=messages.offsets,
+            fates=fates,
+            rejected=tuple(rejected),
+            problems=tuple(problems),
+            truncated=truncated,
+        )
+
+    def _read(self, values: list[bytes | None]) -> tuple[_Rows, dict[int, SlowMessage]]:
+        """Rows of all messages in order, and what the slow way found in those it read."""
+        rejected: list[int]
+        if self._only_slow:
+            fast_rows, rejected = [], list(range(len(values)))
+        else:
+            fast_rows, rejected = self._fast.read(values)
+        message_of = np.delete(np.arange(len(values), dtype=np.int64), rejected) if rejected else None
+        if message_of is None:
+            message_of = np.arange(len(values), dtype=np.int64)
+        rows, bad = self._read_fast(fast_rows, message_of)
+        rejected = sorted([*rejected, *bad])
+        slow = {at: self._slow.read(values[at]) for at in rejected}
+        slow_rows = [(at, row) for at, message in slow.items() for row in message.rows]
+        return self._merged(rows, slow_rows), slow
+
+    def _read_fast(self, fast_rows: list[Any], message_of: Ints) -> tuple[_Rows, list[int]]:
+        """Columns of the structs; rows that some column or the time cannot take are left out and named."""
+        if not fast_rows:
+            return _Rows(message_of[:0], message_of[:0], [reader.build([]) for reader in self._readers], []), []
+        times_ms, good = self._read_times(self._fast.column(fast_rows, self._plan.time))
+        columns: list[pa.Array] = []
+        bad = ~good
+        for reader in self._readers:
+            column, bad_rows = reader.read(self._fast.column(fast_rows, reader.field.source))
+            columns.append(column)
+            bad[bad_rows] = True
+        documents: list[dict[str, Any]] = fast_rows if self._fast.reads_objects else []
+        rows = _Rows(times_ms, message_of, columns, documents)
+        if not bad.any():
+            return rows, []
+        return _selected(rows, np.flatnonzero(~bad)), [int(at) for at in message_of[bad]]
+
+    def _read_times(self, values: list[Any]) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        times_ms, good = self._times.read(values)
+        missing_ms = self._plan.schema.timestamp.missing_ms
+        if missing_ms is not None and not good.all():
+            absent = np.fromiter((value is None for value in values), dtype=np.bool_, count=len(values))
+            times_ms = np.where(absent, missing_ms, times_ms)
+            good = good | absent
+        return times_ms, good
+
+    def _merged(self, rows: _Rows, slow_rows: list[tuple[int, SlowRow]]) -> _Rows:
+        if not slow_rows:
+            return rows
+        columns = [
+            of_same_type([column, reader.build([row.values[at] for _, row in slow_rows])])
+            for at, (reader, column) in enumerate(zip(self._readers, rows.columns, strict=True))
+        ]
+        times_ms = np.array([row.time_ms for _, row in slow_rows], dtype=np.int64)
+        row_message = np.array([message for message, _ in slow_rows], dtype=np.int64)
+        merged = _Rows(
+            np.concatenate((rows.times_ms, times_ms)),
+            np.concatenate((rows.row_message, row_message)),
+            columns,
+            [*rows.documents, *(row.document for _, row in slow_rows)] if self._fast.reads_objects else [],
+        )
+        if not len(rows.row_message):
+            return merged
+        return _selected(merged, np.argsort(merged.row_message, kind="stable"))
+
+    def _kept(
+        self, rows: _Rows, discovered: dict[str, pa.Array], messages: _Messages, fates: Fates, opened_at_ms: int
+    ) -> npt.NDArray[np.bool_] | None:
+        """Which rows pass filter and windows (None: all); marks messages of which none does."""
+        row_fates: Fates = np.full(len(rows.times_ms), Fate.GOOD, dtype=np.uint8)
+        rejection, schema = self._rejection, self._plan.schema
+        if rejection.early_period_ms is not None:
+            latest_ms = np.maximum(messages.timestamps_ms[rows.row_message], opened_at_ms) + rejection.early_period_ms
+            row_fates[rows.times_ms > latest_ms] = Fate.EARLY
+        earliest_ms = rejection.late_start_ms if rejection.late_start_ms is not None else _FAR_PAST
+        if rejection.late_period_ms is not None:
+            earliest_ms = opened_at_ms - rejection.late_period_ms
+        row_fates[rows.times_ms < earliest_ms] = Fate.LATE
+        if schema.filter is not None:
+            names = {name: rows.columns[at] for name, at in self._plan.filter_fields}
+            passing = passing_rows(schema.filter, {**discovered, **names}, rows.times_ms)
+            row_fates[~passing] = Fate.FILTERED
+        keep: npt.NDArray[np.bool_] = row_fates == Fate.GOOD
+        if keep.all():
+            return None
+        fates[rows.row_message[~keep]] = row_fates[~keep]
+        fates[rows.row_message[keep]] = Fate.GOOD
+        return keep
+
+
+def _selected(rows: _Rows, positions: npt.NDArray[np.intp]) -> _Rows:
+    taken = pa.array(positions)
+    return _Rows(
+        rows.times_ms[positions],
+        rows.row_message[positions],
+        [column.take(taken) for column in rows.columns],
+        [rows.documents[at] for at in positions] if rows.documents else [],
+    )
+
+
+def _gather(polls: Sequence[Poll]) -> _Messages:
+    values: list[bytes | None] = []
+    runs: list[Run] = []
+    offsets: list[Ints] = []
+    timestamps: list[Ints] = []
+    for poll in polls:
+        first, count = len(values), len(poll.values)
+        values.extend(poll.values)
+        at = poll.offsets
+        offsets.append(np.arange(at.start, at.stop, at.step) if isinstance(at, range) else np.array(at, dtype=np.int64))
+        known = len(poll.timestamps_ms) == count
+        timestamps.append(np.array(poll.timestamps_ms if known else [-1] * count, dtype=np.int64))
+        runs.append(Run(poll.partition, poll.first_offset, poll.end_offset, first, len(values)))
+    empty: Ints = np.empty(0, dtype=np.int64)
+    partitions = [np.full(run.end_message - run.first_message, run.partition, dtype=np.int64) for run in runs]
+    return _Messages(
+        values,
+        np.concatenate([empty, *offsets]),
+        np.concatenate([empty, *partitions]),
+        np.concatenate([empty, *timestamps]),
+        tuple(runs),
+    )
+
+
+def _judge(
+    messages: _Messages, slow: dict[int, SlowMessage], fates: Fates
+) -> tuple[list[Rejected], list[RowProblem]]:
+    """Fates of blank and unparseable messages, the quarantine's records, and what samples are taken from."""
+    rejected: list[Rejected] = []
+    problems: list[RowProblem] = []
+    for at, message in slow.items():
+        details = tuple([*message.reasons, *(error for row in message.rows for error in row.errors)])
+        if message.blank:
+            fates[at] = Fate.TOMBSTONE
+        elif not message.rows:
+            fates[at] = Fate.UNPARSEABLE
+            details = details or ("no JSON document in the message",)
+        if not details:
+            continue
+        partition, offset = int(messages.partitions[at]), int(messages.offsets[at])
+        value = messages.values[at] or b""
+        if message.reasons or not message.rows:
+            time_ms = int(messages.timestamps_ms[at])
+            rejected.append(Rejected(partition, offset, time_ms, value, "; ".join(message.reasons or details)))
+        shown = value[:_INPUT_SHOWN_BYTES].decode(errors="replace")
+        problems.append(RowProblem(partition, offset, fates[at] == Fate.UNPARSEABLE, details, shown))
+    return rejected, problems

@@ -1,0 +1,54 @@
+"""Finds the undeclared fields of a batch of whole objects and reads them as dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from ingest.appenderator.decoding.columns import ColumnReader
+from ingest.appenderator.decoding.plan import Field, Kind, Plan, Source
+from ingest.appenderator.decoding.slow import field_of
+from ingest.spec.model import Discovery, MultiValueHandling
+
+
+class Discoverer:
+    """Remembers the fields it has seen, in order of appearance, and how wide each has become. For one thread."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._readers: dict[str, ColumnReader] = {}
+        self._typed = plan.discovery is Discovery.TYPED
+
+    def read(self, documents: list[dict[str, Any]]) -> dict[str, pa.Array]:
+        """Every discovered column that holds a value here, looking at each object, never at a sample."""
+        seen: dict[str, Source] = dict(self._plan.flattened)
+        if self._plan.discover_roots:
+            for name in dict.fromkeys(name for document in documents for name in document):
+                if name not in seen and name not in self._plan.never_discovered:
+                    seen[name] = Source(name)
+        columns: dict[str, pa.Array] = {}
+        for name, source in seen.items():
+            values = [field_of(document, source) for document in documents]
+            if not self._typed:
+                values = [value if _is_simple(value) else None for value in values]
+            if values.count(None) < len(values):
+                columns[name] = self._column(name, source, values)
+        return columns
+
+    def _column(self, name: str, source: Source, values: list[Any]) -> pa.Array:
+        reader = self._readers.get(name)
+        if reader is None:
+            kind, handling = Kind.STRING, MultiValueHandling.SORTED_ARRAY
+            if self._typed:
+                kind, handling = Kind.AUTO, MultiValueHandling.ARRAY
+            reader = self._readers[name] = ColumnReader(Field(name, source, kind, handling))
+        # Every scalar has a text and every object its JSON: only a number beyond doubles is left out, as null.
+        return reader.read(values)[0]
+
+
+def _is_simple(value: Any) -> bool:
+    """What Druid's classic discovery takes: scalars and lists of scalars."""
+    if isinstance(value, list):
+        return not any(isinstance(item, dict | list) for item in value)
+    return not isinstance(value, dict)

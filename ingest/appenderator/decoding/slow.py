@@ -1,0 +1,128 @@
+"""Reads one message at a time by the rules that decide: which rows it holds, which fields are bad, and why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from ingest.appenderator.decoding.columns import ColumnReader
+from ingest.appenderator.decoding.documents import Unreadable, read_documents
+from ingest.appenderator.decoding.plan import Plan, Source
+from ingest.spec.json_path import follow
+from ingest.spec.model import Discovery
+from segments.coercion import BadValue, Truncated, shown
+from segments.errors import InvalidInterval
+from segments.time_format import time_parser
+
+
+@dataclass(slots=True)
+class SlowRow:
+    """One good row: canonical values by field position; ``errors`` name fields that became null."""
+
+    time_ms: int
+    values: list[Any]
+    document: dict[str, Any]
+    errors: list[str]
+
+
+@dataclass(slots=True)
+class SlowMessage:
+    """What one message holds. ``blank``: nothing at all. ``reasons``: why documents of it are unparseable."""
+
+    blank: bool = False
+    rows: list[SlowRow] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    truncated: list[str] = field(default_factory=list)
+
+
+class SlowReader:
+    """For one thread. ``readers`` are those of the fast way, one per field of the plan."""
+
+    def __init__(self, plan: Plan, readers: list[ColumnReader]) -> None:
+        self._plan = plan
+        self._readers = readers
+        self._parse_time = time_parser(plan.schema.timestamp.format)
+        self._reject = plan.schema.reject_bad_values
+
+    def read(self, message: bytes | None) -> SlowMessage:
+        """Never raises for anything a message can hold."""
+        found = SlowMessage()
+        if message is None:
+            found.blank = True
+            return found
+        try:
+            documents = read_documents(message, self._plan.schema.input_format.documents)
+        except Unreadable as error:
+            found.reasons.append(str(error))
+            return found
+        if documents is None:
+            found.blank = True
+            return found
+        for document in documents:
+            self._read_document(document, found)
+        return found
+
+    def _read_document(self, document: Any, found: SlowMessage) -> None:
+        if isinstance(document, Unreadable):
+            found.reasons.append(str(document))
+            return
+        if not isinstance(document, dict):
+            found.reasons.append(f"{shown(document)} is not an object")
+            return
+        if self._plan.discovery is not Discovery.NONE and not _storable(document):
+            found.reasons.append("a text holds half of a surrogate pair")
+            return
+        try:
+            time_ms = self._time_ms(field_of(document, self._plan.time))
+        except InvalidInterval as error:
+            found.reasons.append(str(error))
+            return
+        self._read_fields(document, time_ms, found)
+
+    def _time_ms(self, value: Any) -> int:
+        timestamp = self._plan.schema.timestamp
+        if value is None:
+            if timestamp.missing_ms is not None:
+                return timestamp.missing_ms
+            raise InvalidInterval(f"no time in field {timestamp.column!r}")
+        return self._parse_time(value)
+
+    def _read_fields(self, document: dict[str, Any], time_ms: int, found: SlowMessage) -> None:
+        values: list[Any] = []
+        errors: list[str] = []
+        truncated: list[str] = []
+        for reader in self._readers:
+            label = reader.field.label
+            try:
+                values.append(reader.coerce(field_of(document, reader.field.source)))
+            except Truncated as cut:
+                values.append(cut.value)
+                truncated.append(label)
+            except BadValue as error:
+                if "surrogate" in str(error):
+                    found.reasons.append(f"field {label!r}: {error}")
+                    return
+                values.append(None)
+                errors.append(f"field {label!r}: {error}")
+        if self._reject and (errors or truncated):
+            found.reasons += errors + [f"field {label!r}: the fraction would be cut off" for label in truncated]
+            return
+        found.truncated += truncated
+        found.rows.append(SlowRow(time_ms, values, document, errors))
+
+
+def field_of(document: dict[str, Any], source: Source) -> Any:
+    """A field's value in one object; None where it is missing."""
+    if source.root is None:
+        return None
+    value = document.get(source.root)
+    return follow(source.rest, value) if source.rest else value
+
+
+def _storable(document: dict[str, Any]) -> bool:
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, ValueError, RecursionError):
+        return False
+    return True
