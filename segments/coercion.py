@@ -209,9 +209,7 @@ def _loosely(text: str) -> str:
     return text.strip().replace(",", "")
 
 
-def several_texts(
-    values: list[Any], *, ordered: bool = True, distinct: bool = False
-) -> str | list[str | None] | None:
+def several_texts(values: list[Any], *, ordered: bool = True, distinct: bool = False) -> str | list[str | None] | None:
     """A string column's value for a JSON list: nothing for an empty list, one text for a single value, else all.
 
     ``ordered`` sorts with nulls first; ``distinct`` drops repetitions after sorting.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from segments.arrow_arrays import ArrowArray
 from segments.civil import MAX_ROW_TIME_MS, MIN_ROW_TIME_MS
 from segments.errors import InvalidInterval
 from segments.time_format import numeric_scale, time_parser
@@ -20,6 +21,12 @@ Mask = npt.NDArray[np.bool_]
 _NONE: Final = type(None)
 # Only these spellings are left to Arrow; whatever else it would read differently from us stays with us.
 _ISO_SHAPE: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?"
+_ISO_WAYS: Final[tuple[tuple[Literal["ms", "us"], bool, str], ...]] = (
+    ("ms", True, r"(?:Z|[+-]\d\d:?\d\d)$"),
+    ("ms", False, "$"),
+    ("us", True, r"(?:Z|[+-]\d\d:?\d\d)$"),
+    ("us", False, "$"),
+)
 _DIGITS_SHAPE: Final = r"^[+-]?[0-9]{1,18}$"
 
 
@@ -35,7 +42,7 @@ class TimeReader:
     def read(self, values: Sequence[Any]) -> tuple[Times, Mask]:
         """Milliseconds and a mask of the values that are good; null and bad values hold 0."""
         kinds = set(map(type, values))
-        times: pa.Array | None = None
+        times: ArrowArray | None = None
         if kinds == {str}:
             times = self._read_texts(pa.array(values, pa.string()))
         elif kinds == {int} and (self._scale or self._name == "auto"):
@@ -46,13 +53,13 @@ class TimeReader:
         good: Mask = (result >= MIN_ROW_TIME_MS) & (result <= MAX_ROW_TIME_MS)
         return result, good
 
-    def _read_integers(self, values: Sequence[int]) -> pa.Array | None:
+    def _read_integers(self, values: Sequence[int]) -> ArrowArray | None:
         try:
             return self._to_ms(pa.array(values, pa.int64()))
         except (OverflowError, pa.ArrowInvalid):
             return None
 
-    def _read_texts(self, texts: pa.Array) -> pa.Array | None:
+    def _read_texts(self, texts: ArrowArray) -> ArrowArray | None:
         if self._scale is not None:
             return self._read_digits(texts)
         if self._name == "auto":
@@ -60,7 +67,7 @@ class TimeReader:
             return self._read_digits(texts) if first.lstrip("+-").isdigit() else self._read_iso(texts)
         return self._read_iso(texts) if self._name == "iso" else None
 
-    def _read_digits(self, texts: pa.Array) -> pa.Array | None:
+    def _read_digits(self, texts: ArrowArray) -> ArrowArray | None:
         try:
             # The cast takes plain digits only, but would also take blanks around them.
             if not pc.all(pc.match_substring_regex(texts, _DIGITS_SHAPE)).as_py():
@@ -69,7 +76,7 @@ class TimeReader:
         except pa.ArrowInvalid:
             return None
 
-    def _to_ms(self, units: pa.Array) -> pa.Array | None:
+    def _to_ms(self, units: ArrowArray) -> ArrowArray | None:
         multiply, divide = self._scale or (1, 1)
         values: Times = np.asarray(units)
         if multiply > 1:
@@ -78,25 +85,19 @@ class TimeReader:
             values = values * multiply
         return pa.array(values // divide if divide > 1 else values)
 
-    def _read_iso(self, texts: pa.Array) -> pa.Array | None:
-        ways: tuple[tuple[pa.DataType, str], ...] = (
-            (pa.timestamp("ms", "UTC"), r"(?:Z|[+-]\d\d:?\d\d)$"),
-            (pa.timestamp("ms"), "$"),
-            (pa.timestamp("us", "UTC"), r"(?:Z|[+-]\d\d:?\d\d)$"),
-            (pa.timestamp("us"), "$"),
-        )
-        for at in range(len(ways)):
-            way = (self._iso_first + at) % len(ways)
-            kind, ending = ways[way]
+    def _read_iso(self, texts: ArrowArray) -> ArrowArray | None:
+        for at in range(len(_ISO_WAYS)):
+            way = (self._iso_first + at) % len(_ISO_WAYS)
+            unit, zoned, ending = _ISO_WAYS[way]
             try:
-                times = pc.cast(texts, kind)
+                times: ArrowArray = pc.cast(texts, pa.timestamp(unit, "UTC") if zoned else pa.timestamp(unit))
             except pa.ArrowInvalid:
                 continue
             if not pc.all(pc.match_substring_regex(texts, _ISO_SHAPE + ending)).as_py():
                 return None
             self._iso_first = way
             units: Times = np.asarray(times.view(pa.int64()))
-            return pa.array(units // 1000 if kind.unit == "us" else units)
+            return pa.array(units // 1000 if unit == "us" else units)
         return None
 
     def _one_by_one(self, values: Sequence[Any]) -> tuple[Times, Mask]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from segments.arrow_arrays import ArrowArray
 from segments.coercion import BadValue, double_of, java_double
 from segments.filter.model import (
     And,
@@ -27,7 +28,8 @@ from segments.filter.model import (
 )
 from segments.schema import TIME_COLUMN
 
-Columns = Mapping[str, pa.Array]
+Columns = Mapping[str, ArrowArray]
+ArrowScalar = Any
 _TEXT: Final = pa.string()
 
 
@@ -45,7 +47,7 @@ class _Evaluation:
         self._columns = columns
         self._rows = rows
 
-    def of(self, item: Filter) -> pa.Array:
+    def of(self, item: Filter) -> ArrowArray:
         """A boolean array, null where unknown."""
         if isinstance(item, Constant):
             return pa.array(np.full(self._rows, item.passes))
@@ -66,11 +68,11 @@ class _Evaluation:
             return self._any_of(item, column)
         return _compare(item, column)
 
-    def _column(self, name: str) -> pa.Array:
+    def _column(self, name: str) -> ArrowArray:
         found = self._columns.get(name)
         return pa.nulls(self._rows, _TEXT) if found is None else found
 
-    def _any_of(self, item: OneOf | Between | Matches | InIntervals, column: pa.Array) -> pa.Array:
+    def _any_of(self, item: OneOf | Between | Matches | InIntervals, column: ArrowArray) -> ArrowArray:
         """True where any value of the row matches; unknown where the row is null."""
         matches = np.asarray(pc.fill_null(_compare(item, column.flatten()), False))
         parents = np.asarray(pc.list_parent_indices(column))
@@ -81,7 +83,7 @@ class _Evaluation:
             return pa.array(found | unknown)
         return pa.array(found, mask=unknown)
 
-    def _same(self, item: SameValue) -> pa.Array:
+    def _same(self, item: SameValue) -> ArrowArray:
         first, *others = [_as_text(self._column(name)) for name in item.columns]
         result = pa.array(np.ones(self._rows, dtype=np.bool_))
         for other in others:
@@ -90,7 +92,7 @@ class _Evaluation:
         return result
 
 
-def _compare(item: OneOf | Between | Matches | InIntervals, column: pa.Array) -> pa.Array:
+def _compare(item: OneOf | Between | Matches | InIntervals, column: ArrowArray) -> ArrowArray:
     if isinstance(item, OneOf):
         return _one_of(item, column)
     if isinstance(item, Between):
@@ -100,20 +102,21 @@ def _compare(item: OneOf | Between | Matches | InIntervals, column: pa.Array) ->
     numbers = _as_numbers(column, Ordering.LONG)
     result = pa.array(np.zeros(len(column), dtype=np.bool_))
     for start_ms, end_ms in item.intervals:
-        inside = pc.and_(pc.greater_equal(numbers, start_ms), pc.less(numbers, end_ms))
+        bounds = pa.scalar(start_ms), pa.scalar(end_ms)
+        inside = pc.and_(pc.greater_equal(numbers, bounds[0]), pc.less(numbers, bounds[1]))
         result = pc.or_kleene(result, inside)
     return result
 
 
-def _one_of(item: OneOf, column: pa.Array) -> pa.Array:
+def _one_of(item: OneOf, column: ArrowArray) -> ArrowArray:
     wants_null = None in item.values
     wanted = [value for value in item.values if value is not None]
     numeric = not pa.types.is_string(column.type) and item.ordering is Ordering.COLUMN
     if item.ordering in (Ordering.LONG, Ordering.DOUBLE) or numeric:
         numbers = [number for value in wanted if (number := _number(value)) is not None]
-        kind = pa.int64() if pa.types.is_integer(column.type) and all(isinstance(n, int) for n in numbers) else pa.float64()
-        values = _as_numbers(column, Ordering.LONG if kind == pa.int64() else Ordering.DOUBLE)
-        found = pc.is_in(values, pa.array(numbers, kind))
+        whole = pa.types.is_integer(column.type) and all(isinstance(number, int) for number in numbers)
+        values = _as_numbers(column, Ordering.LONG if whole else Ordering.DOUBLE)
+        found = pc.is_in(values, pa.array(numbers, pa.int64() if whole else pa.float64()))
     else:
         values = _as_text(column)
         texts = [java_double(value) if isinstance(value, float) else str(value) for value in wanted]
@@ -124,7 +127,7 @@ def _one_of(item: OneOf, column: pa.Array) -> pa.Array:
     return pc.if_else(known, found, pa.scalar(None, pa.bool_()))
 
 
-def _between(item: Between, column: pa.Array) -> pa.Array:
+def _between(item: Between, column: ArrowArray) -> ArrowArray:
     values = _as_text(column) if item.ordering is Ordering.TEXT else _as_numbers(column, item.ordering)
     result = pc.if_else(pc.is_valid(values), True, pa.scalar(None, pa.bool_()))
     if item.lower is not None:
@@ -136,7 +139,7 @@ def _between(item: Between, column: pa.Array) -> pa.Array:
     return result
 
 
-def _bound(value: str | int | float, kind: pa.DataType) -> pa.Scalar:
+def _bound(value: str | int | float, kind: pa.DataType) -> ArrowScalar:
     if pa.types.is_string(kind):
         return pa.scalar(str(value), kind)
     # A fraction against whole numbers is compared as doubles, by Arrow's own promotion.
@@ -153,7 +156,7 @@ def _number(value: str | int | float) -> int | float | None:
     return int(number) if number is not None and number.is_integer() and abs(number) < 2**53 else number
 
 
-def _as_text(column: pa.Array) -> pa.Array:
+def _as_text(column: ArrowArray) -> ArrowArray:
     if pa.types.is_string(column.type):
         return column
     if pa.types.is_list(column.type):
@@ -163,7 +166,7 @@ def _as_text(column: pa.Array) -> pa.Array:
     return column.cast(_TEXT)
 
 
-def _as_numbers(column: pa.Array, ordering: Ordering) -> pa.Array:
+def _as_numbers(column: ArrowArray, ordering: Ordering) -> ArrowArray:
     if pa.types.is_string(column.type):
         return pa.array([_parsed(text) for text in column.to_pylist()], pa.float64())
     if pa.types.is_integer(column.type) and ordering is Ordering.LONG:

@@ -58,7 +58,7 @@ class RowProblem:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Messages ``[first_message, end_message)`` of the batch: one partition's offsets ``[start, end)``, holes included."""
+    """Messages ``[first_message, end_message)`` of the batch: a partition's ``[start, end)``, holes included."""
 
     partition: int
     start: int

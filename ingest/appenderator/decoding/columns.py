@@ -7,9 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest.appenderator.decoding.plan import Field, Kind
 from ingest.spec.model import MultiValueHandling
+from segments.arrow_arrays import ArrowArray
 from segments.coercion import (
     LONG_MAX,
     LONG_MIN,
@@ -60,8 +62,8 @@ class ColumnReader:
     def __init__(self, field: Field) -> None:
         self.field = field
         self.coerce: Callable[[Any], Any] = self._coercion()
-        self._arrow = _ARROW.get(field.kind)
-        self._widest = pa.int64()
+        self._arrow: pa.DataType | None = _ARROW.get(field.kind)
+        self._widest: pa.DataType = pa.int64()
 
     def _coercion(self) -> Callable[[Any], Any]:
         kind, handling = self.field.kind, self.field.multi_value
@@ -78,8 +80,11 @@ class ColumnReader:
 
         return texts
 
-    def read(self, values: list[Any]) -> tuple[pa.Array, list[int]]:
-        """The column, and the positions (null in the column) whose value needs the rules for single rows."""
+    def read(self, values: list[Any]) -> tuple[ArrowArray | list[Any], list[int]]:
+        """The column, and the positions (null in the column) whose value needs the rules for single rows.
+
+        An auto column stays a list of canonical values, because rows yet to come may widen it.
+        """
         if self._arrow is not None and set(map(type, values)) <= _EXPECTED[self._arrow]:
             try:
                 return self._of_expected(values), []
@@ -93,9 +98,9 @@ class ColumnReader:
             except (BadValue, Truncated):
                 canonical.append(None)
                 bad.append(at)
-        return self.build(canonical), bad
+        return canonical if self._arrow is None else self.build(canonical), bad
 
-    def _of_expected(self, values: Sequence[Any]) -> pa.Array:
+    def _of_expected(self, values: Sequence[Any]) -> ArrowArray:
         if self._arrow != pa.float32():
             return pa.array(values, self._arrow)
         wide = np.array(values, dtype=np.float64)  # None becomes NaN, which JSON cannot hold
@@ -103,7 +108,7 @@ class ColumnReader:
             raise OverflowError
         return pa.array(wide.astype(np.float32), from_pandas=True)
 
-    def build(self, canonical: list[Any]) -> pa.Array:
+    def build(self, canonical: list[Any]) -> ArrowArray:
         """The column of values that ``coerce`` gave."""
         if self._arrow is None:
             return self._build_auto(canonical)
@@ -111,7 +116,7 @@ class ColumnReader:
             return pa.array([v if v is None or isinstance(v, list) else [v] for v in canonical], STRINGS)
         return pa.array(canonical, self._arrow)
 
-    def _build_auto(self, canonical: list[Any]) -> pa.Array:
+    def _build_auto(self, canonical: list[Any]) -> ArrowArray:
         kinds = set(map(type, canonical)) - {_NONE}
         if kinds & {str, list} or self._widest == pa.string():
             self._widest = pa.string()
@@ -141,17 +146,21 @@ def _auto_value(value: Any) -> Any:
     return value
 
 
-def of_same_type(arrays: Sequence[pa.Array]) -> pa.Array:
-    """One array of all, where some may be strings and others lists of strings, or integers and doubles."""
-    kinds = {array.type for array in arrays}
-    if len(kinds) == 1:
-        return pa.concat_arrays(arrays)
-    if STRINGS in kinds:
-        return pa.concat_arrays([as_lists(array) for array in arrays])
-    return pa.concat_arrays([array.cast(pa.float64()) for array in arrays])
+def joined(one: ArrowArray, other: ArrowArray) -> ArrowArray:
+    """Both arrays, of which one may be of strings and the other of lists of strings."""
+    if one.type != other.type:
+        one, other = as_lists(one), as_lists(other)
+    return pa.concat_arrays([one, other])
 
 
-def as_lists(array: pa.Array) -> pa.Array:
+def as_strings_where_single(array: ArrowArray) -> ArrowArray:
+    """A list column as plain strings if no row has several values."""
+    if not pa.types.is_list(array.type) or (pc.max(pc.list_value_length(array)).as_py() or 0) > 1:
+        return array
+    return pc.list_element(array, 0)
+
+
+def as_lists(array: ArrowArray) -> ArrowArray:
     """A string column as lists of one value; null stays null."""
     if array.type == STRINGS:
         return array

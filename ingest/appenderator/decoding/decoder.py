@@ -8,17 +8,17 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from ingest.appenderator.decoding.assembly import assemble
 from ingest.appenderator.decoding.batch import DecodedBatch, Fate, Fates, Ints, Rejected, RowProblem, Run
-from ingest.appenderator.decoding.columns import ColumnReader, of_same_type
+from ingest.appenderator.decoding.columns import ColumnReader, joined
 from ingest.appenderator.decoding.discovery import Discoverer
 from ingest.appenderator.decoding.fast import FastReader
 from ingest.appenderator.decoding.plan import compile_plan
 from ingest.appenderator.decoding.slow import SlowMessage, SlowReader, SlowRow
 from ingest.spec.model import DataSchema, Rejection
 from ingest.stream.supplier import Poll
+from segments.arrow_arrays import ArrowArray, array_of
 from segments.filter.evaluate import passing_rows
 from segments.time_arrays import TimeReader
 
@@ -32,7 +32,7 @@ class _Rows:
 
     times_ms: Ints
     row_message: Ints
-    columns: list[pa.Array]
+    columns: list[ArrowArray]  # of an auto field a list of values until `_built`
     documents: list[dict[str, Any]]
 
 
@@ -96,26 +96,23 @@ class RowDecoder:
 
     def _read(self, values: list[bytes | None]) -> tuple[_Rows, dict[int, SlowMessage]]:
         """Rows of all messages in order, and what the slow way found in those it read."""
-        rejected: list[int]
-        if self._only_slow:
-            fast_rows, rejected = [], list(range(len(values)))
-        else:
-            fast_rows, rejected = self._fast.read(values)
-        message_of = np.delete(np.arange(len(values), dtype=np.int64), rejected) if rejected else None
-        if message_of is None:
-            message_of = np.arange(len(values), dtype=np.int64)
+        nothing: tuple[list[Any], list[int]] = ([], list(range(len(values))))
+        fast_rows, rejected = nothing if self._only_slow else self._fast.read(values)
+        message_of: Ints = np.arange(len(values), dtype=np.int64)
+        if rejected:
+            message_of = np.delete(message_of, rejected)
         rows, bad = self._read_fast(fast_rows, message_of)
         rejected = sorted([*rejected, *bad])
         slow = {at: self._slow.read(values[at]) for at in rejected}
         slow_rows = [(at, row) for at, message in slow.items() for row in message.rows]
-        return self._merged(rows, slow_rows), slow
+        return self._built(self._merged(rows, slow_rows)), slow
 
     def _read_fast(self, fast_rows: list[Any], message_of: Ints) -> tuple[_Rows, list[int]]:
         """Columns of the structs; rows that some column or the time cannot take are left out and named."""
         if not fast_rows:
-            return _Rows(message_of[:0], message_of[:0], [reader.build([]) for reader in self._readers], []), []
+            return _Rows(message_of[:0], message_of[:0], [reader.read([])[0] for reader in self._readers], []), []
         times_ms, good = self._read_times(self._fast.column(fast_rows, self._plan.time))
-        columns: list[pa.Array] = []
+        columns: list[ArrowArray] = []
         bad = ~good
         for reader in self._readers:
             column, bad_rows = reader.read(self._fast.column(fast_rows, reader.field.source))
@@ -139,10 +136,10 @@ class RowDecoder:
     def _merged(self, rows: _Rows, slow_rows: list[tuple[int, SlowRow]]) -> _Rows:
         if not slow_rows:
             return rows
-        columns = [
-            of_same_type([column, reader.build([row.values[at] for _, row in slow_rows])])
-            for at, (reader, column) in enumerate(zip(self._readers, rows.columns, strict=True))
-        ]
+        columns: list[Any] = []
+        for at, (reader, column) in enumerate(zip(self._readers, rows.columns, strict=True)):
+            values = [row.values[at] for _, row in slow_rows]
+            columns.append([*column, *values] if isinstance(column, list) else joined(column, reader.build(values)))
         times_ms = np.array([row.time_ms for _, row in slow_rows], dtype=np.int64)
         row_message = np.array([message for message, _ in slow_rows], dtype=np.int64)
         merged = _Rows(
@@ -155,8 +152,14 @@ class RowDecoder:
             return merged
         return _selected(merged, np.argsort(merged.row_message, kind="stable"))
 
+    def _built(self, rows: _Rows) -> _Rows:
+        for at, (reader, column) in enumerate(zip(self._readers, rows.columns, strict=True)):
+            if isinstance(column, list):
+                rows.columns[at] = reader.build(column)
+        return rows
+
     def _kept(
-        self, rows: _Rows, discovered: dict[str, pa.Array], messages: _Messages, fates: Fates, opened_at_ms: int
+        self, rows: _Rows, discovered: dict[str, ArrowArray], messages: _Messages, fates: Fates, opened_at_ms: int
     ) -> npt.NDArray[np.bool_] | None:
         """Which rows pass filter and windows (None: all); marks messages of which none does."""
         row_fates: Fates = np.full(len(rows.times_ms), Fate.GOOD, dtype=np.uint8)
@@ -181,11 +184,11 @@ class RowDecoder:
 
 
 def _selected(rows: _Rows, positions: npt.NDArray[np.intp]) -> _Rows:
-    taken = pa.array(positions)
+    taken = array_of(positions)
     return _Rows(
         rows.times_ms[positions],
         rows.row_message[positions],
-        [column.take(taken) for column in rows.columns],
+        [[c[at] for at in positions] if isinstance(c, list) else c.take(taken) for c in rows.columns],
         [rows.documents[at] for at in positions] if rows.documents else [],
     )
 
@@ -214,9 +217,7 @@ def _gather(polls: Sequence[Poll]) -> _Messages:
     )
 
 
-def _judge(
-    messages: _Messages, slow: dict[int, SlowMessage], fates: Fates
-) -> tuple[list[Rejected], list[RowProblem]]:
+def _judge(messages: _Messages, slow: dict[int, SlowMessage], fates: Fates) -> tuple[list[Rejected], list[RowProblem]]:
     """Fates of blank and unparseable messages, the quarantine's records, and what samples are taken from."""
     rejected: list[Rejected] = []
     problems: list[RowProblem] = []

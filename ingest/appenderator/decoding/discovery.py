@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from ingest.appenderator.decoding.columns import ColumnReader
 from ingest.appenderator.decoding.plan import Field, Kind, Plan, Source
 from ingest.appenderator.decoding.slow import field_of
 from ingest.spec.model import Discovery, MultiValueHandling
+from segments.arrow_arrays import ArrowArray
 
 
 class Discoverer:
@@ -20,14 +19,14 @@ class Discoverer:
         self._readers: dict[str, ColumnReader] = {}
         self._typed = plan.discovery is Discovery.TYPED
 
-    def read(self, documents: list[dict[str, Any]]) -> dict[str, pa.Array]:
+    def read(self, documents: list[dict[str, Any]]) -> dict[str, ArrowArray]:
         """Every discovered column that holds a value here, looking at each object, never at a sample."""
         seen: dict[str, Source] = dict(self._plan.flattened)
         if self._plan.discover_roots:
             for name in dict.fromkeys(name for document in documents for name in document):
                 if name not in seen and name not in self._plan.never_discovered:
                     seen[name] = Source(name)
-        columns: dict[str, pa.Array] = {}
+        columns: dict[str, ArrowArray] = {}
         for name, source in seen.items():
             values = [field_of(document, source) for document in documents]
             if not self._typed:
@@ -36,7 +35,7 @@ class Discoverer:
                 columns[name] = self._column(name, source, values)
         return columns
 
-    def _column(self, name: str, source: Source, values: list[Any]) -> pa.Array:
+    def _column(self, name: str, source: Source, values: list[Any]) -> ArrowArray:
         reader = self._readers.get(name)
         if reader is None:
             kind, handling = Kind.STRING, MultiValueHandling.SORTED_ARRAY
@@ -44,7 +43,8 @@ class Discoverer:
                 kind, handling = Kind.AUTO, MultiValueHandling.ARRAY
             reader = self._readers[name] = ColumnReader(Field(name, source, kind, handling))
         # Every scalar has a text and every object its JSON: only a number beyond doubles is left out, as null.
-        return reader.read(values)[0]
+        column = reader.read(values)[0]
+        return reader.build(column) if isinstance(column, list) else column
 
 
 def _is_simple(value: Any) -> bool:

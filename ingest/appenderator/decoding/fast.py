@@ -69,7 +69,7 @@ class FastReader:
         remaining = iter(messages)
         while True:
             try:
-                rows.extend(map(self._decode, remaining))  # type: ignore[arg-type]
+                rows.extend(map(self._decode, remaining))
                 return rows, rejected
             except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
                 at = len(rows) + len(rejected)

@@ -1,4 +1,4 @@
-"""Decides which fields of each object are read, and into which typed columns, for one version of a data schema (pure)."""
+"""Decides which fields of each object are read, and into which typed columns, for one data schema (pure)."""
 
 from __future__ import annotations
 
@@ -67,12 +67,10 @@ _METRIC_KINDS = {"long": Kind.METRIC_LONG, "double": Kind.METRIC_DOUBLE, "float"
 def compile_plan(schema: DataSchema) -> Plan:
     """The plan of a schema that the spec's rules accepted."""
     flattened = {field.name: _source(field.steps) for field in schema.input_format.flatten}
-    roots = schema.input_format.discover_fields
 
     def source_of(name: str) -> Source:
-        if name in flattened:
-            return flattened[name]
-        return Source(name if roots else None)
+        # As in Druid a named field is found at the root also where undeclared ones are not discovered.
+        return flattened.get(name, Source(name))
 
     fields: list[Field] = []
     dimensions: list[tuple[Dimension, int]] = []
@@ -107,7 +105,7 @@ def compile_plan(schema: DataSchema) -> Plan:
         discovery=schema.discovery,
         never_discovered=frozenset(taken),
         flattened=tuple((name, source) for name, source in flattened.items() if name not in taken),
-        discover_roots=roots,
+        discover_roots=schema.input_format.discover_fields,
     )
 
 

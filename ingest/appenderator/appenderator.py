@@ -1,0 +1,291 @@
+"""Holds a task's rows: appends decoded batches to sequences, spills them, answers live questions, merges and restores.
+
+One ingest thread changes it. ``live``, ``chunk_bytes``, ``merge``, ``drop`` and the totals may be
+called from any thread: they read tuples that are replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from ingest.appenderator.decoding import DecodedBatch, RowDecoder
+from ingest.appenderator.decoding.batch import RowProblem
+from ingest.appenderator.live import chunk_stream, live_answer
+from ingest.appenderator.manifest import (
+    Manifest,
+    StoredSequence,
+    adopt_files,
+    read_manifest,
+    remove_leftovers,
+    write_manifest,
+)
+from ingest.appenderator.merging import Allocate, MergedSequence, merge_sequence
+from ingest.appenderator.sequence_rows import FileNames, SequenceRows
+from ingest.offsets import OffsetMap
+from ingest.protocol import SequenceRecord
+from ingest.spec.model import SupervisorSpec
+from ingest.stream.supplier import Poll
+from segments.live import LiveAnswer, LiveAsk
+from segments.storage.durable import make_directories
+
+# Used where a spec leaves maxBytesInMemory to the task.
+_MEMORY_BYTES: Final = 128 << 20
+_SAMPLES_MAX: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceTotals:
+    """What one sequence holds; ``segment_rows`` is its largest time chunk, ``held_bytes`` of all sequences."""
+
+    rows: int
+    segment_rows: int
+    sequence_bytes: int
+    held_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """One append. ``rest`` are the polls that a row limit left unread, in order; ``rows`` were stored."""
+
+    ranges: tuple[tuple[int, int, int], ...]
+    rows: int
+    totals: SequenceTotals
+    rest: tuple[Poll, ...]
+
+
+class Appenderator:
+    """The rows of one task attempt, kept below ``directory``, which is its own."""
+
+    def __init__(self, directory: Path, group: int, token: str) -> None:
+        make_directories(directory)
+        self._directory = directory
+        self._group = group
+        self._token = token
+        self._sequences: dict[int, SequenceRows] = {}
+        self._decoders: dict[int, RowDecoder] = {}
+        self._chunk_numbers = itertools.count(1)
+        self._next_file = 1
+        self._dropped_through = 0
+        self._persisted_ms: int | None = None
+        self._counters: dict[str, int] = {}
+        self._samples: deque[RowProblem] = deque(maxlen=_SAMPLES_MAX)
+        # Guards the dictionaries above against readers in other threads; never held while working on rows.
+        self._lock = threading.Lock()
+
+    # ------------------------------------------------------------ the ingest thread
+
+    def open_sequence(self, record: SequenceRecord, spec: SupervisorSpec) -> None:
+        """Prepares to append to a sequence; repeating it, also with a saved end, only updates the record."""
+        number = record.ref.number
+        known = self._sequences.get(number)
+        if known is not None:
+            known.record = record
+            return
+        rows = SequenceRows(record, spec, lambda: next(self._chunk_numbers))
+        with self._lock:
+            self._sequences = {**self._sequences, number: rows}
+
+    def append(self, number: int, polls: Sequence[Poll]) -> Appended:
+        """Decodes polls and appends them; ends after the message that reaches a row limit of the sequence.
+
+        Polls must begin where the sequence stands and stay below its end. A limit can only be passed
+        by the rows of one message.
+        """
+        sequence = self._sequences[number]
+        batch = self._decoder(sequence).decode(polls, sequence.record.opened_at_ms)
+        rest: tuple[Poll, ...] = ()
+        fitting = sequence.messages_that_fit(batch)
+        if fitting is not None and fitting < batch.messages:
+            batch, after = batch.split_at_message(fitting)
+            rest = _rest(polls, after.ranges())
+        sequence.append(batch)
+        self._count(batch)
+        ranges = tuple((partition, start, end) for partition, (start, end) in batch.ranges().items())
+        return Appended(ranges, batch.rows.num_rows, self.totals(number), rest)
+
+    def _decoder(self, sequence: SequenceRows) -> RowDecoder:
+        version = sequence.record.spec_version
+        decoder = self._decoders.get(version)
+        if decoder is None:
+            decoder = self._decoders[version] = RowDecoder(sequence.spec.data_schema, sequence.spec.io.rejection)
+        return decoder
+
+    def _count(self, batch: DecodedBatch) -> None:
+        with self._lock:
+            for counts in batch.counts().values():
+                for name in ("good", "partly_good", "unparseable", "filtered", "tombstones", "early", "late"):
+                    self._counters[name] = self._counters.get(name, 0) + getattr(counts, name)
+            self._counters["rows"] = self._counters.get("rows", 0) + batch.rows.num_rows
+            for column, cut in batch.truncated.items():
+                name = f"truncated.{column}"
+                self._counters[name] = self._counters.get(name, 0) + cut
+            self._samples.extend(batch.problems)
+
+    def cut(self, number: int) -> None:
+        """What is appended next goes to hydrants of its own (PR-9)."""
+        self._sequences[number].cut()
+
+    def reread_from(self, number: int, end: OffsetMap) -> OffsetMap:
+        """Where reading would go on if everything that passes ``end`` were dropped; drops nothing."""
+        return self._sequences[number].reread_from(end)
+
+    def drop_past(self, number: int, end: OffsetMap) -> OffsetMap:
+        """Drops, whole, every hydrant that passes ``end`` in any partition; positions to read on from.
+
+        Durable when it returns, so that a restore does not bring them back.
+        """
+        positions = self._sequences[number].drop_past(end)
+        self._store()
+        return positions
+
+    def maintain(self, now_ms: int) -> bool:
+        """Spills what is due by rows, bytes or time (monotonic ``now_ms``); returns whether it did."""
+        if self._persisted_ms is None:
+            self._persisted_ms = now_ms
+        due = False
+        for sequence in self._sequences.values():
+            rows, size_bytes = sequence.memory()
+            tuning = sequence.spec.tuning
+            limit = tuning.max_bytes_in_memory or _MEMORY_BYTES
+            due = due or rows >= tuning.max_rows_in_memory or 0 < limit <= size_bytes
+            late = now_ms - self._persisted_ms >= tuning.intermediate_persist_period_ms
+            due = due or (late and bool(rows or size_bytes))
+        if due:
+            self.persist()
+            self._persisted_ms = now_ms
+        return due
+
+    def persist(self) -> None:
+        """Everything appended is on disk and in the manifest when it returns; safe to repeat.
+
+        Raises:
+            StorageFull, StorageMisconfigured, StorageUnavailable: rows stay in memory, nothing is lost.
+        """
+        names = FileNames(self._directory, self._take_file)
+        for sequence in self._sequences.values():
+            sequence.spill(names)
+        self._store()
+
+    def _take_file(self) -> int:
+        self._next_file += 1
+        return self._next_file - 1
+
+    def _store(self) -> None:
+        stored = []
+        for _, sequence in sorted(self._sequences.items()):
+            # Hydrants that follow one still in memory could not be restored without it.
+            spilled = tuple(itertools.takewhile(lambda hydrant: hydrant.spilled, sequence.hydrants))
+            stored.append(StoredSequence(sequence.record, spilled))
+        manifest = Manifest(self._next_file, tuple(stored))
+        write_manifest(self._directory, manifest)
+
+    def restore(self, older: Path, specs: Mapping[int, SupervisorSpec]) -> dict[int, OffsetMap]:
+        """Takes over what an ended attempt (or this directory's) left; per sequence how far its rows reach.
+
+        ``specs`` by spec version; sequences of other versions are left out. What was in memory only is
+        to be read again. Durable in this directory when it returns.
+        """
+        manifest = read_manifest(older)
+        known = tuple(s for s in manifest.sequences if s.record.spec_version in specs)
+        manifest = adopt_files(replace(manifest, sequences=known), self._directory)
+        self._next_file = max(self._next_file, manifest.next_file)
+        positions: dict[int, OffsetMap] = {}
+        for stored in manifest.sequences:
+            number = stored.record.ref.number
+            self.open_sequence(stored.record, specs[stored.record.spec_version])
+            self._sequences[number].restore(stored.hydrants)
+            positions[number] = self._sequences[number].positions
+        self._store()
+        remove_leftovers(self._directory, manifest)
+        return positions
+
+    # ------------------------------------------------------------ any thread
+
+    def totals(self, number: int) -> SequenceTotals:
+        """What a sequence holds now."""
+        sequence = self._sequences[number]
+        return SequenceTotals(sequence.rows, sequence.segment_rows, sequence.bytes_held, self.held()[1])
+
+    def positions(self, number: int) -> OffsetMap:
+        """The next offsets to read for a sequence."""
+        return self._sequences[number].positions
+
+    def held(self) -> tuple[int, int]:
+        """Rows and bytes, in memory and on disk, of all sequences."""
+        held = list(self._sequences.values())
+        return sum(sequence.rows for sequence in held), sum(sequence.bytes_held for sequence in held)
+
+    def counters(self) -> dict[str, int]:
+        """Messages by fate, rows, and truncated numbers by column, since the attempt started."""
+        with self._lock:
+            return dict(self._counters)
+
+    def samples(self) -> tuple[RowProblem, ...]:
+        """The newest records that were bad as a whole or in a field, oldest first."""
+        with self._lock:
+            return tuple(self._samples)
+
+    def live(self, ask: LiveAsk) -> LiveAnswer:
+        """Which chunks answer a query at the asked committed offsets (PR-1)."""
+        with self._lock:
+            sequences = [sequence for _, sequence in sorted(self._sequences.items())]
+            dropped_through = self._dropped_through
+        return live_answer(ask, self._token, self._group, sequences, dropped_through)
+
+    def chunk_bytes(self, number: int) -> bytes | None:
+        """One live chunk as an Arrow IPC stream with dictionary-encoded texts; None when it is gone."""
+        for sequence in list(self._sequences.values()):
+            for hydrant in sequence.hydrants:
+                for piece in hydrant.pieces:
+                    if piece.number == number:
+                        return chunk_stream(piece)
+        return None
+
+    def merge(self, record: SequenceRecord, allocate: Allocate) -> MergedSequence:
+        """Writes the files of a sequence that is read to its end and persisted; for the publish thread."""
+        sequence = self._sequences[record.ref.number]
+        return merge_sequence(record, sequence.spec, sequence.hydrants, self._directory, allocate)
+
+    def drop(self, number: int, version: int = 0) -> int:
+        """Frees a sequence with its files; live questions below table ``version`` are then too old (PR-6).
+
+        Returns the bytes still held. Files are removed after the manifest that no longer names them is
+        durable, so call it from the ingest thread.
+        """
+        with self._lock:
+            sequence = self._sequences.get(number)
+            self._sequences = {n: held for n, held in self._sequences.items() if n != number}
+            self._dropped_through = max(self._dropped_through, version)
+        if sequence is not None:
+            self._store()
+            for path in self._directory.glob(f"{number}[-.]*"):
+                path.unlink(missing_ok=True)
+        return self.held()[1]
+
+
+def _rest(polls: Sequence[Poll], ranges: Mapping[int, tuple[int, int]]) -> tuple[Poll, ...]:
+    """The parts of the polls from each partition's given start on."""
+    rest: list[Poll] = []
+    for poll in polls:
+        start = max(ranges.get(poll.partition, (poll.end_offset, 0))[0], poll.first_offset)
+        if start >= poll.end_offset:
+            continue
+        at = next((i for i, offset in enumerate(poll.offsets) if offset >= start), len(poll.offsets))
+        rest.append(
+            replace(
+                poll,
+                first_offset=start,
+                offsets=poll.offsets[at:],
+                values=poll.values[at:],
+                timestamps_ms=poll.timestamps_ms[at:],
+                keys=None if poll.keys is None else poll.keys[at:],
+                headers=None if poll.headers is None else poll.headers[at:],
+            )
+        )
+    return tuple(rest)

@@ -1,0 +1,85 @@
+"""Decides which live chunks answer a query, from the committed offsets it brings (PR-1), and serves their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from ingest.appenderator.hydrant import Hydrant, Piece, positions_of
+from ingest.appenderator.sequence_rows import SequenceRows
+from segments.live import ChunkInfo, LiveAnswer, LiveAsk, LiveSequence, LiveStatus
+from segments.parquet.spill import MappedSpill
+from segments.rollup import TIME_OF_PREFIX
+
+
+def live_answer(
+    ask: LiveAsk, token: str, group: int, sequences: Sequence[SequenceRows], dropped_through: int
+) -> LiveAnswer:
+    """``sequences`` in order of number; ``dropped_through`` is the table version below which some are gone (PR-6)."""
+
+    def refused(status: LiveStatus, detail: str) -> LiveAnswer:
+        return LiveAnswer(status, token, group, detail=detail)
+
+    if ask.group != group:
+        return refused(LiveStatus.NOT_THERE, f"this task reads group {group}, not {ask.group}")
+    if ask.version < dropped_through:
+        return refused(LiveStatus.TOO_OLD, f"version {ask.version} is below {dropped_through}")
+    live: list[LiveSequence] = []
+    for sequence in sequences:
+        # Taken once: the ingest thread may replace both meanwhile.
+        record, hydrants = sequence.record, sequence.hydrants
+        for partition, epoch in record.epochs.items():
+            if ask.epochs.get(partition, epoch) != epoch:
+                return refused(LiveStatus.EPOCH, f"partition {partition} was reset")
+        if record.end is not None and _reached(ask.vector, record.end):
+            continue
+        if not _starts_at_or_after(record.start, ask.vector):
+            return refused(LiveStatus.NOT_THERE, f"{record.ref.name} starts at {record.start}, inside the vector")
+        live.append(
+            LiveSequence(
+                number=record.ref.number,
+                spec_version=record.spec_version,
+                start=dict(record.start),
+                position=dict(positions_of(record.start, hydrants)),
+                end=None if record.end is None else dict(record.end),
+                chunks=chunks_of(record.ref.number, hydrants),
+            )
+        )
+    if live and any(live[0].start.get(p, offset) != offset for p, offset in ask.vector.items()):
+        return refused(LiveStatus.NOT_THERE, f"the first live sequence starts at {live[0].start}, past the vector")
+    return LiveAnswer(LiveStatus.OK, token, group, tuple(live))
+
+
+def chunks_of(number: int, hydrants: Sequence[Hydrant]) -> tuple[ChunkInfo, ...]:
+    """Every live chunk in order of arrival."""
+    return tuple(piece.info(number, hydrant.ranges_for_chunks()) for hydrant in hydrants for piece in hydrant.pieces)
+
+
+def _reached(vector: Mapping[int, int], end: Mapping[int, int]) -> bool:
+    return all(vector.get(partition, -1) >= offset for partition, offset in end.items())
+
+
+def _starts_at_or_after(start: Mapping[int, int], vector: Mapping[int, int]) -> bool:
+    return all(offset >= vector.get(partition, offset) for partition, offset in start.items())
+
+
+def chunk_stream(piece: Piece) -> bytes | None:
+    """The chunk's rows with exactly the segment's columns and dictionary-encoded texts, as one IPC stream."""
+    if piece.batch is not None:
+        table = pa.Table.from_batches([piece.batch])
+    else:
+        assert piece.path is not None
+        if not piece.path.exists():
+            return None
+        table = pa.Table.from_batches(MappedSpill(piece.path).batches)
+    table = table.select([name for name in table.schema.names if not name.startswith(TIME_OF_PREFIX)])
+    for at, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            encoded = table.column(at).dictionary_encode()
+            table = table.set_column(at, field.with_type(encoded.type), encoded)
+    table = table.unify_dictionaries().combine_chunks()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()

@@ -1,0 +1,69 @@
+"""Writes the records that could not be read into Parquet files: raw bytes with place, time and reason (PR-21)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ingest.appenderator.decoding.batch import Rejected
+from ingest.appenderator.hydrant import QuarantinePart
+from segments.storage.durable import disk_error, replace_durably, sync_file, temporary_beside
+
+_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("topic", pa.string(), nullable=False),
+    pa.field("partition", pa.int32(), nullable=False),
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("timestamp", pa.timestamp("ms", tz="UTC")),
+    pa.field("reason", pa.string(), nullable=False),
+    pa.field("value", pa.binary(), nullable=False),
+]
+QUARANTINE_SCHEMA: Final = pa.schema(_FIELDS)
+"""Columns of a quarantine file; ``timestamp`` is Kafka's, null where the record has none."""
+
+
+def write_part(records: Sequence[Rejected], topic: str, path: Path) -> QuarantinePart:
+    """Writes records to a file that is whole, synced and under its name when this returns.
+
+    Raises:
+        StorageFull, StorageMisconfigured, StorageUnavailable: the disk refused.
+    """
+    table = pa.table(
+        {
+            "topic": pa.array([topic] * len(records), pa.string()),
+            "partition": pa.array([record.partition for record in records], pa.int32()),
+            "offset": pa.array([record.offset for record in records], pa.int64()),
+            "timestamp": pa.array(
+                [record.timestamp_ms if record.timestamp_ms >= 0 else None for record in records],
+                QUARANTINE_SCHEMA.field("timestamp").type,
+            ),
+            "reason": pa.array([record.reason for record in records], pa.string()),
+            "value": pa.array([record.value for record in records], pa.binary()),
+        },
+        schema=QUARANTINE_SCHEMA,
+    )
+    return QuarantinePart(path, len(records), _write([table], path))
+
+
+def join_parts(parts: Sequence[QuarantinePart], path: Path) -> QuarantinePart:
+    """One file with the records of all parts, a part in memory at a time; durable as ``write_part``."""
+    tables = (pq.read_table(part.path, use_threads=False) for part in parts)
+    return QuarantinePart(path, sum(part.rows for part in parts), _write(tables, path))
+
+
+def _write(tables: Iterable[pa.Table], path: Path) -> int:
+    try:
+        with temporary_beside(path) as (file, temporary):
+            sink: Any = file
+            with pq.ParquetWriter(sink, QUARANTINE_SCHEMA, compression="zstd") as writer:
+                for table in tables:
+                    writer.write_table(table)
+            sync_file(file)
+            size_bytes = file.tell()
+            replace_durably(temporary, path)
+    except OSError as error:
+        raise disk_error(error, path, "writing the quarantine to") from error
+    return size_bytes

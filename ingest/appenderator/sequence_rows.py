@@ -1,0 +1,279 @@
+"""The rows of one open or sealed sequence: a list of hydrants that grows, is compacted, spilled, cut and shortened."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from ingest.appenderator.decoding.assembly import aggregations
+from ingest.appenderator.decoding.batch import DecodedBatch
+from ingest.appenderator.hydrant import (
+    Hydrant,
+    Piece,
+    Sums,
+    hydrant_of,
+    positions_of,
+    rows_by_bucket,
+    time_bounds,
+    times_of,
+)
+from ingest.appenderator.quarantine import write_part
+from ingest.appenderator.rolling import can_roll_up, rolled_up
+from ingest.appenderator.schemas import conformed, widest
+from ingest.offsets import OffsetMap
+from ingest.protocol import SequenceRecord
+from ingest.spec.model import SupervisorSpec
+from segments.arrow_arrays import array_of
+from segments.parquet.spill import write_spill
+from segments.schema import SegmentSchema
+from segments.truncation import truncate_ms
+
+# Grouping fewer rows at a time costs more than it saves; see docs/performance.md.
+_COMPACT_ROWS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class FileNames:
+    """Gives every file of a task's directory a name of its own."""
+
+    directory: Path
+    take: Callable[[], int]
+
+    def spill(self, sequence: int) -> Path:
+        return self.directory / f"{sequence}-{self.take()}.arrow"
+
+    def quarantine(self, sequence: int) -> Path:
+        return self.directory / f"{sequence}-{self.take()}.quarantine.parquet"
+
+
+class SequenceRows:
+    """Changed by the ingest thread only; ``hydrants`` is replaced as a whole, so that other threads may read it."""
+
+    def __init__(self, record: SequenceRecord, spec: SupervisorSpec, next_chunk: Callable[[], int]) -> None:
+        self.record = record
+        self.spec = spec
+        self.hydrants: tuple[Hydrant, ...] = ()
+        self.aggregations = aggregations(spec.data_schema)
+        self._next_chunk = next_chunk
+        self._generation = 0
+        self._uncompacted = 0
+        self._rolling_pays = True
+        self._rows_by_bucket: dict[int, int] = {}
+        self.positions = record.start
+        self.rows = 0
+
+    # ------------------------------------------------------------ what is held
+
+    @property
+    def segment_rows(self) -> int:
+        """Rows of the largest time chunk, as far as they are rolled up yet."""
+        return max(self._rows_by_bucket.values(), default=0)
+
+    @property
+    def bytes_held(self) -> int:
+        return sum(hydrant.memory_bytes + hydrant.disk_bytes for hydrant in self.hydrants)
+
+    def memory(self) -> tuple[int, int]:
+        """Rows and bytes that are in memory only."""
+        waiting = [hydrant for hydrant in self.hydrants if not hydrant.spilled]
+        return sum(h.rows for h in waiting), sum(h.memory_bytes for h in waiting)
+
+    def messages_that_fit(self, batch: DecodedBatch) -> int | None:
+        """How many messages of a batch may be appended until a row limit is reached; None: all, and more.
+
+        Exact without rollup; with rollup rows count before they are rolled up in this batch.
+        """
+        tuning, rows = self.spec.tuning, batch.rows.num_rows
+        limits: list[int] = []
+        room = tuning.max_total_rows - self.rows
+        if rows >= room:
+            limits.append(max(room, 1) - 1)
+        largest = max(self._rows_by_bucket.values(), default=0)
+        if rows + largest >= tuning.max_rows_per_segment:
+            limits += self._segment_limits(batch, tuning.max_rows_per_segment)
+        return batch.message_of_row(min(limits)) if limits and rows else None
+
+    def _segment_limits(self, batch: DecodedBatch, rows_max: int) -> list[int]:
+        """For each time chunk that fills up, the row of the batch that fills it."""
+        starts = truncate_ms(self.spec.data_schema.segment_granularity, np.asarray(batch.rows.column(0)))
+        limits: list[int] = []
+        for bucket, count in zip(*np.unique(starts, return_counts=True), strict=True):
+            room = max(rows_max - self._rows_by_bucket.get(int(bucket), 0), 1)
+            if count >= room:
+                limits.append(int(np.flatnonzero(starts == bucket)[room - 1]))
+        return limits
+
+    # ------------------------------------------------------------ changes, by the ingest thread
+
+    def append(self, batch: DecodedBatch) -> None:
+        """Adds a batch that begins where the sequence stands."""
+        for partition, (start, _) in batch.ranges().items():
+            assert self.positions[partition] == start, f"{partition}: {start} does not follow {self.positions}"
+        granularity = self.spec.data_schema.segment_granularity
+        hydrant = hydrant_of(batch, self._generation, self._next_chunk(), granularity)
+        self._count(hydrant.rows_in)
+        self.hydrants = (*self.hydrants, hydrant)
+        self.positions = self.positions.with_(batch.ends())
+        self.rows += hydrant.rows
+        self._uncompacted += hydrant.rows
+        if self.spec.data_schema.rollup and self._uncompacted >= _COMPACT_ROWS:
+            self._compact()
+
+    def cut(self) -> None:
+        """What is appended from now on is never put together with what is there."""
+        self._generation += 1
+
+    def reread_from(self, end: OffsetMap) -> OffsetMap:
+        """Where reading would go on if every hydrant passing ``end`` were dropped."""
+        kept = self._kept(end)
+        return positions_of(self.record.start, kept)
+
+    def drop_past(self, end: OffsetMap) -> OffsetMap:
+        """Drops, whole, every hydrant that passes ``end``, and all that follow one in a partition it holds."""
+        self.hydrants = self._kept(end)
+        self._recount()
+        return self.positions
+
+    def _kept(self, end: OffsetMap) -> tuple[Hydrant, ...]:
+        gone: set[int] = set()
+        kept: list[Hydrant] = []
+        for hydrant in self.hydrants:
+            if hydrant.passes(end) or gone & hydrant.ranges.keys():
+                # A later hydrant cannot follow on a gap.
+                gone |= hydrant.ranges.keys()
+            else:
+                kept.append(hydrant)
+        return tuple(kept)
+
+    def _compact(self) -> None:
+        """Rolls up what is in memory, generation by generation, if that still shrinks it."""
+        self._uncompacted = 0
+        if not self._rolling_pays:
+            return
+        done: list[Hydrant] = []
+        for waiting, group in itertools.groupby(self.hydrants, key=lambda h: (h.spilled, h.generation)):
+            members = list(group)
+            done += members if waiting[0] or len(members) < 2 else [self._joined(members)]
+        self.hydrants = tuple(done)
+        self._recount()
+
+    def _joined(self, members: Sequence[Hydrant]) -> Hydrant:
+        rows, schema = self._rows_of(members)
+        sums = Sums.of(members)
+        pieces: tuple[Piece, ...] = ()
+        if rows.num_rows:
+            batch = rows.combine_chunks().to_batches()[0]
+            replaced = tuple(piece.number for member in members for piece in member.pieces)
+            bounds = time_bounds(batch)
+            pieces = (Piece(self._next_chunk(), batch.num_rows, batch.nbytes, *bounds, batch, replaces=replaced),)
+        return Hydrant(
+            generation=members[0].generation,
+            schema=schema,
+            ranges=sums.ranges,
+            counts=sums.counts,
+            rows_in=sums.rows_in,
+            watermarks=sums.watermarks,
+            pieces=pieces,
+            rejected=tuple(record for member in members for record in member.rejected),
+        )
+
+    def _rows_of(self, members: Sequence[Hydrant]) -> tuple[pa.Table, SegmentSchema]:
+        schema = widest(member.schema for member in members)
+        batches = [piece.batch for member in members for piece in member.pieces if piece.batch is not None]
+        if not batches:
+            return pa.table({}), schema
+        if len({batch.schema for batch in batches}) == 1:
+            rows = pa.Table.from_batches(batches)
+        else:
+            tables = [conformed(pa.table(batch), schema) for batch in batches]
+            rows = pa.concat_tables(tables, promote_options="default")
+        if self.spec.data_schema.rollup and self._rolling_pays and can_roll_up(schema, self.aggregations):
+            before = rows.num_rows
+            rows = rolled_up(rows, schema, self.aggregations)
+            # Rows that hardly shrink cost more to group than to merge once at the end.
+            self._rolling_pays = rows.num_rows * 5 < before * 4 or before < _COMPACT_ROWS // 10
+        return rows, schema
+
+    def spill(self, names: FileNames) -> bool:
+        """Writes everything in memory to durable files; returns whether there was anything.
+
+        One spill a time chunk and generation. The hydrants in memory are replaced when all files are there.
+
+        Raises:
+            StorageFull, StorageMisconfigured, StorageUnavailable: the disk refused; nothing has changed.
+        """
+        if all(hydrant.spilled for hydrant in self.hydrants):
+            return False
+        done: list[Hydrant] = []
+        for key, group in itertools.groupby(self.hydrants, key=lambda h: (h.spilled, h.generation)):
+            members = list(group)
+            done += members if key[0] else [self._spilled(members, names)]
+        self.hydrants = tuple(done)
+        self._uncompacted = 0
+        self._recount()
+        return True
+
+    def _spilled(self, members: Sequence[Hydrant], names: FileNames) -> Hydrant:
+        joined = self._joined(members) if len(members) > 1 else members[0]
+        pieces: list[Piece] = []
+        for piece in joined.pieces:
+            assert piece.batch is not None
+            replaced = piece.replaces if len(members) > 1 else (piece.number,)
+            pieces += self._write(piece.batch, replaced, names)
+        parts = joined.quarantine
+        if joined.rejected:
+            path = names.quarantine(self.record.ref.number)
+            parts = (*parts, write_part(joined.rejected, self.spec.io.topic, path))
+        return replace(joined, pieces=tuple(pieces), rejected=(), quarantine=parts, spilled=True)
+
+    def _write(self, batch: pa.RecordBatch, replaced: tuple[int, ...], names: FileNames) -> list[Piece]:
+        """One spill per time chunk, in order of time."""
+        granularity = self.spec.data_schema.segment_granularity
+        counts = sorted(rows_by_bucket(batch, granularity).items())
+        if len(counts) > 1:
+            starts = truncate_ms(granularity, times_of(batch))
+            batch = batch.take(array_of(np.argsort(starts, kind="stable")))
+        pieces: list[Piece] = []
+        begin = 0
+        for bucket_ms, rows in counts:
+            part = batch.slice(begin, rows)
+            begin += rows
+            path = names.spill(self.record.ref.number)
+            size_bytes = write_spill(part, path)
+            bounds = time_bounds(part)
+            pieces.append(
+                Piece(self._next_chunk(), rows, size_bytes, *bounds, path=path, bucket_ms=bucket_ms, replaces=replaced)
+            )
+        return pieces
+
+    def restore(self, hydrants: Sequence[Hydrant]) -> None:
+        """Takes spilled hydrants of an earlier attempt over; their chunks get numbers of this one."""
+        self.hydrants = tuple(
+            replace(hydrant, pieces=tuple(replace(piece, number=self._next_chunk()) for piece in hydrant.pieces))
+            for hydrant in hydrants
+        )
+        self._generation = 1 + max((hydrant.generation for hydrant in hydrants), default=0)
+        self._recount()
+
+    def _count(self, rows: Mapping[int, int]) -> None:
+        for bucket, count in rows.items():
+            self._rows_by_bucket[bucket] = self._rows_by_bucket.get(bucket, 0) + count
+
+    def _recount(self) -> None:
+        """Totals from what is held now."""
+        self._rows_by_bucket = {}
+        self.positions = positions_of(self.record.start, self.hydrants)
+        self.rows = sum(hydrant.rows for hydrant in self.hydrants)
+        granularity = self.spec.data_schema.segment_granularity
+        for hydrant in self.hydrants:
+            for piece in hydrant.pieces:
+                if piece.batch is None:
+                    self._count({piece.bucket_ms: piece.rows})
+                else:
+                    self._count(rows_by_bucket(piece.batch, granularity))
