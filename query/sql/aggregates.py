@@ -273,9 +273,12 @@ def _array_concat_agg(call: Aggregation) -> Term:
     value = call.term(0)
     if value.family is not Family.ARRAY:
         raise InvalidQuery("ARRAY_CONCAT_AGG needs arrays")
-    if call.distinct:
-        raise UnsupportedQuery("ARRAY_CONCAT_AGG(DISTINCT ...) is not supported")
-    return Term(f"flatten({call.sql('list', value.sql)})", value.type)
+    if not call.distinct:
+        return Term(f"flatten({call.sql('list', value.sql)})", value.type)
+    members = f"flatten(list({value.sql}){call.suffix})"
+    # DuckDB's distinct members leave NULL out; Druid puts it first.
+    missing = f"CASE WHEN len({members}) > list_count({members}) THEN [NULL] ELSE [] END"
+    return Term(f"list_concat({missing}, list_sort(list_distinct({members})))", value.type)
 
 
 @function("GROUPING", most=64)

@@ -22,6 +22,8 @@ SYMBOLS: dict[type[exp.Expr], str] = {
     exp.LTE: "<=",
 }
 _MIRRORED = {"=": "=", "<>": "<>", ">": "<", "<": ">", ">=": "<=", "<=": ">="}
+LONG_LIST = 100
+_MARK = "\x1f"
 _TIMESTAMP = SqlType("TIMESTAMP")
 
 
@@ -174,8 +176,26 @@ def is_in(frame: Frame, operand: Term, members: list[Term]) -> Term:
         if left.time_column and all(isinstance(right.value, int) for _, right in pairs):
             listed = ", ".join(t.zoned_sql(right.value) for _, right in pairs if isinstance(right.value, int))
             return t.expression(f"{left.time_column} IN ({listed})", BOOLEAN)
-        return t.expression(f"{left.sql} IN ({', '.join(right.sql for _, right in pairs)})", BOOLEAN)
+        return t.expression(f"{left.sql} IN ({_listed(left, [right for _, right in pairs])})", BOOLEAN)
     return t.expression(" OR ".join(f"{left.sql} = {right.sql}" for left, right in pairs), BOOLEAN)
+
+
+def _listed(left: Term, members: list[Term]) -> str:
+    """The members of an IN. DuckDB takes seconds to bind 50,000 constants, so long lists go as one text."""
+    values = [member.value for member in members if member.is_constant and member.value is not None]
+    type_ = {Family.LONG: "BIGINT", Family.STRING: "VARCHAR"}.get(left.family)
+    plain = all(isinstance(value, int if type_ == "BIGINT" else str) for value in values)
+    texts = [str(value) for value in values]
+    if (
+        len(members) <= LONG_LIST
+        or len(values) < len(members)
+        or not type_
+        or not plain
+        or any(_MARK in s for s in texts)
+    ):
+        return ", ".join(member.sql for member in members)
+    split = f"string_split({t.text_sql(_MARK.join(texts))}, {t.text_sql(_MARK)})"
+    return f"SELECT unnest(CAST({split} AS {type_}[]))"
 
 
 @node(exp.Like, parts="this expression negate")

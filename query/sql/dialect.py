@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -21,6 +22,8 @@ _PREFIX = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
 _EXPLAIN = re.compile(r"EXPLAIN\s+PLAN(\s+FOR)?\s", re.IGNORECASE)
 _SET = re.compile(r"SET\s+(\"?)(?P<key>\w+)\1\s*=\s*(?P<value>'(?:[^']|'')*'|[-+]?[\w.]+)\s*;", re.IGNORECASE)
 _NAMED_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+# Statements that are no queries are refused by us; sqlglot need not warn of them as well.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
 MAX_STATEMENT_CHARS = 10_000_000
 
 

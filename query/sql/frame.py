@@ -109,8 +109,9 @@ class Frame:
     """The place an expression stands in.
 
     ``keys`` is None where rows are seen one by one; after grouping it maps the text of every group key to
-    the term that stands for it. ``rows`` is then the frame of what is inside aggregates. ``aliases`` are
+    the term that stands for it, and ``rows`` is then the frame of what is inside aggregates. ``aliases`` are
     names of the select list, looked at when no column has the name (or first, with ``aliases_first``).
+    ``pinned`` maps multi-value strings to the text that WHERE sets them equal to.
     """
 
     session: Session
@@ -121,6 +122,7 @@ class Frame:
     aliases_first: bool = False
     named_windows: dict[str, exp.Window] = field(default_factory=dict)
     clause: str = "this place"
+    pinned: dict[str, Term] = field(default_factory=dict)
     _seen: dict[int, Term] = field(default_factory=dict)
 
     @property
@@ -148,7 +150,11 @@ class Frame:
         if rule is None:
             raise UnsupportedQuery(f"{tree.key.upper()} is not supported", where(tree))
         refuse_parts(tree, PARTS[type(tree)])
-        return rule(self, tree)
+        try:
+            return rule(self, tree)
+        except InvalidQuery as error:
+            error.context = error.context or where(tree)
+            raise
 
     def _group_key(self, tree: exp.Expr) -> Term | None:
         assert self.keys is not None and self.rows is not None

@@ -16,6 +16,8 @@ from query.sql.types import BIGINT, BOOLEAN, INTEGER, VARCHAR
 
 # What RE2 lacks of Java's expressions: look-around, possessive and atomic groups, back references.
 _JAVA_ONLY = re.compile(r"\(\?(?:[=!>]|<[=!])|[*+?}]\+|\\[1-9]|\\k<")
+# What Java and RE2 read alike but Python does not; only used to find broken patterns early.
+_NOT_PYTHON = re.compile(r"\\[pP](\{[^}]*\}|.)|\(\?[a-z-]+\)|\\[QEz]|\[\[:\^?\w+:\]")
 _GROUP = re.compile(r"\$(\d)|\$\{[^}]*\}|\\(.)|(\\)$")
 
 
@@ -165,6 +167,10 @@ def _pattern(term: Term) -> str:
     pattern = constant_text(term, "a regular expression")
     if _JAVA_ONLY.search(pattern):
         raise UnsupportedQuery(f"regular expression {pattern!r} uses look-around, back references or possessive groups")
+    try:
+        re.compile(_NOT_PYTHON.sub("a", pattern))
+    except re.error as error:
+        raise InvalidQuery(f"regular expression {pattern!r}: {error}") from error
     return t.text_sql(pattern)
 
 

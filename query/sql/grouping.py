@@ -34,7 +34,10 @@ class Grouping:
         """Takes a key in; returns how GROUP BY spells it."""
         if term.sql not in self.keys:
             stands_for = term
-            if term.type.multi:
+            if term.sql in rows.pinned:
+                # Druid's planner puts the text in place of a string that WHERE sets equal to it.
+                stands_for = rows.pinned[term.sql]
+            elif term.type.multi:
                 alias = rows.session.fresh("u")
                 self.spreads.append(f"LATERAL (SELECT {spread(term)} AS m) AS {alias}")
                 stands_for = Term(f"{alias}.m", VARCHAR)

@@ -33,6 +33,8 @@ from query.sql.types import (
 from segments.civil import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 _SYMBOLS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+# DuckDB refuses expressions nested deeper than 1,000, and a step of arithmetic may nest twice.
+LONGEST_CHAIN = 400
 _BARE_NAMES = {"PI": "pi()"}
 TYPE_NAMES = {
     "CHAR": CHAR,
@@ -124,6 +126,8 @@ def _arithmetic(frame: Frame, tree: exp.Expr) -> Term:
     spine = [tree]
     while type(spine[-1].this) in _SYMBOLS and frame.keys is None:
         spine.append(spine[-1].this)
+    if len(spine) > LONGEST_CHAIN:
+        raise InvalidQuery(f"{len(spine)} operators in a row are too many; at most {LONGEST_CHAIN} are read")
     result = frame.term(spine[-1].this)
     for step in reversed(spine):
         pair = [result, frame.term(step.expression)]
@@ -218,14 +222,34 @@ def _joined(frame: Frame, both: list[Term]) -> Term:
 @node(exp.And, exp.Or)
 def _connective(frame: Frame, tree: exp.Expr) -> Term:
     kind, word = type(tree), " AND " if isinstance(tree, exp.And) else " OR "
-    operands, waiting = [], [tree]
+    operands, waiting, parts = [], [tree], []
     while waiting:
         part = waiting.pop()
         if type(part) is kind:
             waiting += [part.expression, part.this]
         else:
+            parts.append(part)
             operands.append(as_boolean(frame.term(part)).sql)
+    if isinstance(tree, exp.And) and frame.keys is None and contradicts(frame, parts):
+        return t.boolean(False)
     return t.expression(word.join(operands), BOOLEAN)
+
+
+def pinned(frame: Frame, parts: list[exp.Expr]) -> dict[str, list[Term]]:
+    """Which multi-value strings conditions set equal to which text constants, by the text of the string."""
+    found: dict[str, list[Term]] = {}
+    for part in parts:
+        if isinstance(part, exp.EQ) and not isinstance(part.this, exp.Tuple):
+            sides = [frame.term(part.this), frame.term(part.expression)]
+            for one, other in (sides, sides[::-1]):
+                if one.type.multi and isinstance(other.value, str):
+                    found.setdefault(one.sql, []).append(other)
+    return found
+
+
+def contradicts(frame: Frame, parts: list[exp.Expr]) -> bool:
+    """True when one string should equal two texts: Druid's planner takes that for false, even of a multi-value one."""
+    return any(len({one.value for one in values}) > 1 for values in pinned(frame, parts).values())
 
 
 @node(exp.Not)

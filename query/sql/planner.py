@@ -11,6 +11,7 @@ from query.model import PlannedQuery, ResultColumn, SqlRequest
 from query.sql import (
     aggregates,
     comparison,
+    functions_address,
     functions_format,
     functions_list,
     functions_numeric,
@@ -35,6 +36,7 @@ from query.sql.types import VARCHAR
 RULES = (
     aggregates,
     comparison,
+    functions_address,
     functions_format,
     functions_list,
     functions_numeric,

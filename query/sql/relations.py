@@ -13,8 +13,8 @@ from query.sql.casts import as_boolean, cast_to
 from query.sql.frame import Frame, Session, refuse_parts
 from query.sql.multi_value import spread
 from query.sql.scope import OpenTable, Output, Scope, Source, where
-from query.sql.term import Term
-from query.sql.types import Family, common_type, element_of
+from query.sql.term import Term, null
+from query.sql.types import Family, SqlType, common_type, element_of
 
 TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
 JOIN_PARTS = frozenset({"this", "kind", "side", "on", "using"})
@@ -100,6 +100,9 @@ class FromBuilder:
     def _table(self, item: exp.Table) -> tuple[str, Source]:
         refuse_parts(item, TABLE_PARTS)
         if not isinstance(item.this, exp.Identifier):
+            appended = appended_names(item.this)
+            if appended:
+                return self._named(*self._append(appended, item), item, "")
             raise UnsupportedQuery(f"table function {item.this.name or item.name!r} is not supported", where(item))
         name, schema, catalog = item.name, item.db, item.catalog
         if not schema and name in self.ctes:
@@ -112,7 +115,29 @@ class FromBuilder:
         alias = item.alias or name
         return f"{table.relation} AS {internal}", Source(alias, internal, self._renamed(item, table.columns), table)
 
-    def _opened(self, schema: str, name: str, item: exp.Table) -> OpenTable:
+    def _append(self, names: list[str], item: exp.Expr) -> tuple[str, Plan]:
+        """Rows of several tables, matched by column name; a column that a table lacks is NULL there."""
+        tables = [self._opened("druid", name, item) for name in names]
+        types: dict[str, SqlType] = {}
+        for column in (column for table in tables for column in table.columns):
+            wider = common_type(types.get(column.name, column.type), column.type)
+            if wider is None:
+                raise InvalidQuery(f"APPEND: column {column.name!r} has types that do not fit", where(item))
+            types[column.name] = wider
+        outputs = tuple(Output(name, f"o{at}", type_) for at, (name, type_) in enumerate(types.items()))
+        selects = []
+        for table in tables:
+            source = Source(table.name, self.session.fresh("a"), table.columns, table)
+            cells = [(output, source.find(output.name)) for output in outputs]
+            parts = []
+            for output, column in cells:
+                cell = cast_to(source.term(column), output.type) if column else null(output.type)
+                parts.append(f"{cell.sql} AS {output.internal}")
+            selects.append(f"SELECT {', '.join(parts)} FROM {table.relation} AS {source.internal}")
+        plan = Plan(" UNION ALL ".join(selects), outputs)
+        return f"({plan.sql})", plan
+
+    def _opened(self, schema: str, name: str, item: exp.Expr) -> OpenTable:
         if schema == "druid":
             found = self.session.catalogue.table(name)
             if found is None:
@@ -162,3 +187,12 @@ class FromBuilder:
         if len(names) != len(columns):
             raise InvalidQuery(f"{item.alias!r} lists {len(names)} columns for {len(columns)}", where(item))
         return tuple(Output(name, column.internal, column.type) for name, column in zip(names, columns, strict=True))
+
+
+def appended_names(call: exp.Expr) -> list[str]:
+    """The tables of TABLE(APPEND('a', 'b')); empty for any other call."""
+    inner = call.expressions[0] if isinstance(call, exp.Anonymous) and len(call.expressions) == 1 else None
+    if not isinstance(inner, exp.Anonymous) or (call.name.upper(), inner.name.upper()) != ("TABLE", "APPEND"):
+        return []
+    literals = [part for part in inner.expressions if isinstance(part, exp.Literal) and part.is_string]
+    return [part.name for part in literals] if len(literals) == len(inner.expressions) else []

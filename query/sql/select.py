@@ -10,10 +10,11 @@ from query.errors import InvalidQuery, UnsupportedQuery
 from query.sql.casts import as_boolean, cast_to
 from query.sql.frame import Frame, Session, holds_aggregate, refuse_parts
 from query.sql.grouping import Grouping, group_keys
+from query.sql.operators import pinned
 from query.sql.relations import FromBuilder, Plan
 from query.sql.scope import Output, Scope, where
 from query.sql.term import Term, null
-from query.sql.time_bounds import narrow
+from query.sql.time_bounds import conjuncts, narrow
 from query.sql.types import NULL, VARCHAR, SqlType, common_type
 
 SELECT_PARTS = frozenset(
@@ -183,6 +184,7 @@ def _where_sql(rows: Frame, tree: exp.Select) -> str:
     if holds_aggregate(clause.this):
         raise InvalidQuery("aggregates are not allowed in WHERE; use HAVING", where(clause))
     narrow(rows, clause.this)
+    rows.pinned = {sql: values[0] for sql, values in pinned(rows, list(conjuncts(clause.this))).items()}
     return f" WHERE {as_boolean(rows.term(clause.this)).sql}"
 
 

@@ -19,7 +19,7 @@ _MIRRORED = {"=": "=", "<>": "<>", ">": "<", "<": ">", ">=": "<=", "<=": ">="}
 
 def narrow(rows: Frame, condition: exp.Expr) -> None:
     """Notes the bounds that every row that passes ``condition`` fulfils; what it does not know narrows nothing."""
-    for part in _conjuncts(condition):
+    for part in conjuncts(condition):
         if isinstance(part, exp.Between):
             _note(rows, ">=", part.this, part.args["low"])
             _note(rows, "<=", part.this, part.args["high"])
@@ -29,7 +29,8 @@ def narrow(rows: Frame, condition: exp.Expr) -> None:
             _note_interval(rows, part.expressions)
 
 
-def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
+def conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
+    """The conditions that must all hold."""
     waiting = [condition]
     while waiting:
         part = waiting.pop()

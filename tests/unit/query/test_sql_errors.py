@@ -1,0 +1,132 @@
+"""Errors say what is wrong, where, and what was probably meant, in Druid's body."""
+
+import pytest
+
+from query.errors import InvalidQuery, QueryError, SqlParseError, UnknownName, UnsupportedQuery
+from query.model import SqlRequest
+from query.sql.planner import plan
+from tests.unit.query.rows import catalogue, planned
+
+
+@pytest.mark.parametrize(
+    ("statement", "line", "column", "near"),
+    [
+        ("SELECT\n  nn\nFROM t", "2", "3", "n"),
+        ("SELECT n FROM tt", "1", "15", "t"),
+        ("SELECT n,\n UPER(s) FROM t", "2", "2", "UPPER"),
+        ("SELECT x.n FROM t", "1", "10", None),
+        ("SELECT __tim FROM t", "1", "8", "__time"),
+    ],
+)
+def test_an_unknown_name_is_placed_and_the_nearest_offered(
+    statement: str, line: str, column: str, near: str | None
+) -> None:
+    with pytest.raises(UnknownName) as found:
+        planned(statement)
+    context = found.value.context
+    assert (context["sourceType"], context["line"], context["column"]) == ("sql", line, column)
+    if near:
+        assert repr(near) in found.value.message
+
+
+def test_a_syntax_error_has_line_column_and_token() -> None:
+    with pytest.raises(SqlParseError) as found:
+        planned("SELECT n\nFROM t\nWHERE n >>> 'x' y z")
+    assert found.value.context["line"] == "3"
+    assert found.value.context["token"]
+    assert found.value.legacy_code == "SQL parse failed"
+
+
+def test_the_body_pleases_old_and_new_clients() -> None:
+    error = InvalidQuery("why", {"line": "1"})
+    assert error.status == 400
+    assert error.body("host:1") == {
+        "error": "Plan validation failed",
+        "errorCode": "invalidInput",
+        "persona": "USER",
+        "category": "INVALID_INPUT",
+        "errorMessage": "why",
+        "errorClass": "org.apache.druid.error.INVALID_INPUT",
+        "host": "host:1",
+        "context": {"line": "1"},
+    }
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT s, COUNT(*) FROM t",
+        "SELECT s FROM t GROUP BY n",
+        "SELECT COUNT(*) FROM t WHERE COUNT(*) > 1",
+        "SELECT COUNT(COUNT(*)) FROM t",
+        "SELECT s FROM t GROUP BY COUNT(*)",
+        "SELECT SUM(n, d) FROM t",
+        "SELECT UPPER() FROM t",
+        "SELECT a.n FROM t a JOIN t b ON a.n = b.n WHERE n = 1",
+        "SELECT n FROM t WHERE s",
+        "SELECT n FROM t ORDER BY 2",
+        "SELECT n FROM t LIMIT 'x'",
+        "SELECT n FROM t UNION ALL SELECT n, s FROM t",
+        "SELECT ? FROM t",
+        "SELECT 99999999999999999999",
+        "SELECT REGEXP_LIKE(s, '(') FROM t",
+        "SELECT CASE WHEN n = 1 THEN ARRAY[1] ELSE 'a' END FROM t",
+        "SELECT s FROM t GROUP BY s ORDER BY n",
+    ],
+)
+def test_a_statement_that_means_nothing_is_invalid_input(statement: str) -> None:
+    with pytest.raises(InvalidQuery):
+        planned(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("SELECT REGEXP_LIKE(s, '(?=a)b') FROM t", "look-around"),
+        ("WITH RECURSIVE r AS (SELECT 1) SELECT * FROM r", "RECURSIVE"),
+        ("SELECT n FROM t QUALIFY n = 1", "QUALIFY"),
+        ("SELECT TIME_FORMAT(__time, 'GG') FROM t", "GG"),
+        ("SELECT n FROM t EXCEPT SELECT n FROM t", "EXCEPT"),
+    ],
+)
+def test_what_is_not_built_is_refused_by_name(statement: str, named: str) -> None:
+    with pytest.raises(UnsupportedQuery) as found:
+        planned(statement)
+    assert named in found.value.message
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"sqlTimeZone": "Mars/Base"},
+        {"sqlOuterLimit": "many"},
+        {"timeout": -1},
+        {"sqlStringifyArrays": "perhaps"},
+        {"sqlCurrentTimestamp": "soon"},
+    ],
+)
+def test_a_context_value_that_cannot_be_is_refused(context: dict[str, object]) -> None:
+    with pytest.raises(InvalidQuery) as found:
+        planned("SELECT 1", **context)
+    assert next(iter(context)) in found.value.message or "Mars/Base" in found.value.message
+
+
+def test_unknown_context_keys_pass_and_known_ones_are_read() -> None:
+    found = planned("SELECT n FROM t", sqlQueryId="q1", timeout="5000", anything=[1], sqlTimeZone="Asia/Tokyo")
+    assert (found.query_id, found.timeout_ms, found.time_zone) == ("q1", 5000, "Asia/Tokyo")
+
+
+def test_set_in_front_of_a_statement_wins_over_the_context() -> None:
+    found = planned("SET timeout = 7; SET sqlQueryId = 'it''s'; SELECT 1;", timeout=5)
+    assert (found.timeout_ms, found.query_id) == (7, "it's")
+
+
+def test_type_headers_need_the_header() -> None:
+    with pytest.raises(QueryError):
+        plan(SqlRequest("SELECT 1", types_header=True), catalogue(), 0)
+
+
+@pytest.mark.parametrize(("own", "outer", "limit"), [("", 5, 5), (" LIMIT 3", 5, 3), (" LIMIT 9", 5, 5)])
+def test_the_outer_limit_only_lowers(own: str, outer: int, limit: int) -> None:
+    found = planned(f"SELECT n FROM t ORDER BY n{own}", sqlOuterLimit=outer)
+    assert found.duckdb_sql.endswith(f" LIMIT {limit}")
