@@ -130,8 +130,8 @@ class FromBuilder:
             source = Source(table.name, self.session.fresh("a"), table.columns, table)
             cells = [(output, source.find(output.name)) for output in outputs]
             parts = []
-            for output, column in cells:
-                cell = cast_to(source.term(column), output.type) if column else null(output.type)
+            for output, found in cells:
+                cell = cast_to(source.term(found), output.type) if found else null(output.type)
                 parts.append(f"{cell.sql} AS {output.internal}")
             selects.append(f"SELECT {', '.join(parts)} FROM {table.relation} AS {source.internal}")
         plan = Plan(" UNION ALL ".join(selects), outputs)

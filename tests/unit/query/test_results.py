@@ -16,9 +16,7 @@ from query.results import java_number, render
 from query.sql.types import BIGINT, BOOLEAN, DOUBLE, FLOAT, MULTI_VARCHAR, TIMESTAMP, VARCHAR, SqlType, array_of
 
 
-def written(
-    format_: ResultFormat, columns: dict[str, tuple[SqlType, pa.Array[Any]]], zone: str = "UTC", **options: Any
-) -> str:
+def written(format_: ResultFormat, columns: dict[str, tuple[SqlType, Any]], zone: str = "UTC", **options: Any) -> str:
     stringify = options.pop("stringify", True)
     described = tuple(ResultColumn(name, kind.druid, kind.name, kind) for name, (kind, _) in columns.items())
     planned = PlannedQuery((), "", described, None, zone, 0, stringify)
@@ -129,8 +127,8 @@ def test_an_answer_without_rows_still_has_its_frame(format_: ResultFormat, heade
 
 
 def test_header_rows_name_columns_and_types() -> None:
-    columns = {"x": (BIGINT, pa.array([1])), "y": (VARCHAR, pa.array(["a"]))}
-    options = {"header": True, "types_header": True, "sql_types_header": True}
+    columns: dict[str, tuple[SqlType, Any]] = {"x": (BIGINT, pa.array([1])), "y": (VARCHAR, pa.array(["a"]))}
+    options: dict[str, Any] = {"header": True, "types_header": True, "sql_types_header": True}
     assert json.loads(written(ResultFormat.ARRAY, columns, **options)) == [
         ["x", "y"],
         ["LONG", "STRING"],
