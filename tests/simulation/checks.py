@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ingest.metadata.records import DesiredState
+from ingest.metadata.records import DesiredState, StreamOffsets
 from ingest.offsets import OffsetMap
 from ingest.protocol import SequenceRef, SequenceState
 
@@ -27,6 +27,7 @@ class Checks:
         self.epochs: dict[int, int] = {}
         self.ends: dict[SequenceRef, OffsetMap] = {}
         self.version = 0
+        self.at_version: tuple[object, ...] = ()
 
     # ------------------------------------------------------------ the store
 
@@ -60,10 +61,18 @@ class Checks:
                 self.chain[p] = stream.committed[p]
             if stream.committed[p] != self.chain.get(p, stream.starts[p]):
                 raise Violation(f"PB-4 partition {p} is committed at {stream.committed[p]}, the ledger ends elsewhere")
+        self.versions(stream)
+
+    def versions(self, stream: StreamOffsets) -> None:
+        """PB-6: the version only grows, and one version is one picture (PR-2)."""
+        world = self.world
         version = world.store.state.tables.get(world.table, 0)
         if version < self.version:
             raise Violation(f"PB-6 the table went from version {self.version} to {version}")
-        self.version = version
+        held = (stream.committed, stream.epochs, len(world.store.state.segments.get(world.table, {})))
+        if version == self.version and self.at_version and held != self.at_version:
+            raise Violation(f"PB-6 version {version} was {self.at_version}, is now {held}")
+        self.version, self.at_version = version, held
 
     def published(self, segment_ids: tuple[str, ...], start: OffsetMap, end: OffsetMap, epochs: OffsetMap) -> None:
         """The files of a publish hold the records of its range, each once."""
@@ -106,6 +115,11 @@ class Checks:
         if rows != len(answered.rows):
             raise Violation(f"HO-2 {node.name} counts {rows} rows, {len(answered.rows)} are different")
         topic, committed = self.world.topic, snapshot.stream.committed
+        for group in snapshot.groups:
+            for record in group.sequences:
+                target = record.end if record.state is SequenceState.SEALED else group.reported
+                if record.assigned and target is not None and not answered.positions.reached(target):
+                    raise Violation(f"HO-4 {node.name} leaves out what is known of {record.ref.name} up to {target}")
         expected = {row for path in snapshot.paths for row in self.world.published_rows[path]}
         for p, position in answered.positions.items():
             epoch = answered.epochs[p]
@@ -133,6 +147,10 @@ class Checks:
         for p, end in sorted(world.topic.ends.items()):
             if stream.committed.get(p) != end:
                 return f"LV-1 partition {p} is committed at {stream.committed.get(p)}, the topic ends at {end}"
+        return self._not_answered()
+
+    def _not_answered(self) -> str | None:
+        world = self.world
         version = world.store.table_versions()[world.table]
         for node in world.nodes:
             if node.answered is None or node.answered.version != version:
@@ -147,4 +165,6 @@ class Checks:
         if left:
             return f"LV-3 terminated, but {left[0].ref.name} is {left[0].state.value}"
         alive = sorted(token for token, task in world.tasks.items() if task.alive)
-        return f"LV-3 terminated, but {alive} run" if alive else None
+        if alive:
+            return f"LV-3 terminated, but {alive} run"
+        return self._not_answered()

@@ -36,7 +36,6 @@ class Faults:
     leader_freeze: float = 0
     store_refuses: float = 0
     upload_fails: float = 0
-    files_lost: float = 0
     node_restart: float = 0
     ack_lost: float = 0
     beat_lost: float = 0
@@ -71,6 +70,7 @@ ACTS = (
     ("replicas", 0.1),
     ("drain", 0.15),
     ("conflict", 0.12),
+    ("host_lost", 0.15),
     ("terminate", 0.04),
 )
 
@@ -96,7 +96,6 @@ def draw_faults(rng: random.Random) -> Faults:
         leader_freeze=some(0.5, 1.5, 0.3),
         store_refuses=some(1, 5, 0.3),
         upload_fails=some(10, 40, 0.3),
-        files_lost=some(5, 20, 0.2),
         node_restart=some(1, 4, 0.3),
         ack_lost=some(10, 40, 0.3),
         beat_lost=some(5, 25, 0.3),

@@ -149,9 +149,12 @@ class OverlordNode:
     def assign(self) -> None:
         """The task queue: gives pending attempts to workers with a free slot."""
         live = self.store.attempts(self.world.supervisor, True, 1_000)
-        load = {name: sum(a.worker == name for a in live) for name in self.world.workers}
+        load = {
+            name: sum(a.worker == name for a in live) for name, worker in self.world.workers.items() if not worker.burnt
+        }
         for attempt in reversed(live):
-            if attempt.state is not AttemptState.PENDING:
+            current = self.store.attempt(attempt.token)  # an event of this loop may have ended it
+            if current is None or current.state is not AttemptState.PENDING:
                 continue
             prefer, avoid = self.hints.get(attempt.token, (None, ()))
             free = [name for name in sorted(load) if load[name] < self.world.capacity]

@@ -22,12 +22,15 @@ class WorkerNode:
         self.clock = world.clock
         self.name = name
         self.acknowledged: set[str] = set()
+        self.burnt = False
         self.clock.after(self.clock.between(0, LOOP_MS), self.loop)
 
     def mine(self) -> list[TaskProcess]:
         return [task for task in self.world.tasks.values() if task.worker == self.name]
 
     def loop(self) -> None:
+        if self.burnt:
+            return
         self.clock.after(LOOP_MS, self.loop)
         leader = self.world.some_leader()
         if leader is None or self.clock.chance(self.world.faults.drop):
@@ -53,6 +56,13 @@ class WorkerNode:
                 task.end(None, "killed by order")
         for attempt in start:
             self.start(attempt.token, attempt.task_id)
+
+    def burn(self) -> None:
+        """The host is gone for good, with its processes and disks; nobody reports anything."""
+        self.burnt = True
+        for task in self.mine():
+            if task.alive:
+                task.end(None, "burnt")
 
     def start(self, token: str, task_id: str) -> None:
         """Hydrants of an earlier attempt are taken over only when its process is proved ended (PR-26)."""

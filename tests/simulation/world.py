@@ -187,7 +187,13 @@ class World:
         if record.desired is DesiredState.TERMINATED:
             return
         self.clock.note("operator:", act)
-        acts = {"drain": self._drain, "conflict": self._conflict, "reset": self._reset, "discard": self._discard}
+        acts = {
+            "drain": self._drain,
+            "conflict": self._conflict,
+            "reset": self._reset,
+            "discard": self._discard,
+            "host_lost": self._lose_host,
+        }
         if act in acts:
             acts[act](leader)
             return
@@ -220,6 +226,10 @@ class World:
         if unpublished:
             oldest = unpublished[0].ref
             leader.post(m.PublishSeen(self.clock.now_ms, "", oldest, PublishOutcome.CONFLICT))
+
+    def _lose_host(self, leader: OverlordNode) -> None:
+        self.clock.note(leader.name, "will hear no more of w0")
+        self.workers["w0"].burn()
 
     def _discard(self, leader: OverlordNode) -> None:
         self._reset(leader, discard=True)
