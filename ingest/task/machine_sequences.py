@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ingest.offsets import OffsetMap
 from ingest.protocol import SequenceRecord, SequenceState
@@ -35,9 +36,19 @@ class SequenceRules(TaskState):
                 commands += self._learn_known(known, record)
             elif record.ref.number > self.last_number:
                 commands += self._learn_new(record)
+            if record.state is SequenceState.PUBLISHED:
+                self._learn_earlier_published(record)
             if record.released and record.ref.number >= self.last_number:
                 self.released = True
         return commands
+
+    def _learn_earlier_published(self, record: SequenceRecord) -> None:
+        """Offsets move in order: what comes before a published sequence is published, at a version not
+        above its own. Else a lagging task would skip the later one and read on in the earlier."""
+        for earlier in self.in_order():
+            if earlier.number < record.ref.number and earlier.record.state is SequenceState.SEALED:
+                earlier.record = replace(earlier.record, state=SequenceState.PUBLISHED)
+                earlier.version = earlier.version or record.version
 
     def _learn_new(self, record: SequenceRecord) -> list[Command]:
         """The successor of the last known sequence; one that is done with needs nothing any more."""

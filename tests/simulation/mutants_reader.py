@@ -1,0 +1,76 @@
+"""Query nodes, and what tasks tell them, with one rule removed each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ingest.task import answering
+from segments.live import LiveStatus
+from tests.simulation import query_node, task_process
+from tests.simulation.mutation import Mutant
+
+Node = query_node.QueryNode
+
+
+def always(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def _no_join(self: Any, snapshot: Any, chosen: Any) -> dict[int, int]:
+    cursor = dict(snapshot.stream.committed)
+    for answer in chosen:
+        for _, position, _ in answer:
+            for p, o in position.items():
+                cursor[p] = max(cursor[p], o)
+    return cursor
+
+
+def _whatever_is_held(view: Any, ask: Any) -> Any:
+    """The task decides what is live: everything it still holds."""
+    return LiveStatus.OK, tuple(record.ref.number for record, _, _, _ in view.sequences)
+
+
+def _never_too_old(view: Any, ask: Any) -> Any:
+    return _live_sequences(replace(view, dropped_through=0), ask)
+
+
+_live_sequences = answering.live_sequences
+
+
+def _nothing_required(self: Any, group: Any) -> Any:
+    return [record for record in group.sequences if record.state.value == "sealed"]
+
+
+def _stale_segments(self: Any) -> Any:
+    """Segments of the last look, offsets of this one."""
+    snapshot = _snapshot(self)
+    before = getattr(self, "before", None)
+    self.before = snapshot
+    return snapshot if snapshot is None or before is None else replace(snapshot, paths=before.paths)
+
+
+_snapshot = Node.snapshot
+
+
+def _other_groups_unasked(self: Any, snapshot: Any, group: Any) -> Any:
+    answer = _best_answer(self, snapshot, group)
+    return [] if answer is None else answer
+
+
+_best_answer = Node.best_answer
+
+MUTANTS = [
+    Mutant("task-decides", "the vector decides what is live", "PR-1",
+           lambda: [(task_process, "live_sequences", _whatever_is_held), (Node, "joined", _no_join)]),
+    Mutant("no-join", "ranges of all groups join at the vector", "PR-1",
+           lambda: [(Node, "joined", _no_join), (Node, "complete", always)]),
+    Mutant("moves-back", "a node moves on only when all it answered is reached again", "PR-4",
+           lambda: [(Node, "may_move", always)]),
+    Mutant("nobody-must-answer", "every assigned sequence must answer", "PR-7",
+           lambda: [(Node, "best_answer", _other_groups_unasked)]),
+    Mutant("open-may-be-short", "the open sequence answers as far as was ever reported", "PR-7",
+           lambda: [(Node, "complete", always)]),
+    Mutant("two-snapshots", "version, segments and vector are one snapshot", "PR-2",
+           lambda: [(Node, "snapshot", _stale_segments)]),
+]
