@@ -61,16 +61,40 @@ def _other_groups_unasked(self: Any, snapshot: Any, group: Any) -> Any:
 _best_answer = Node.best_answer
 
 MUTANTS = [
-    Mutant("task-decides", "the vector decides what is live", "PR-1",
-           lambda: [(task_process, "live_sequences", _whatever_is_held), (Node, "joined", _no_join)]),
-    Mutant("no-join", "ranges of all groups join at the vector", "PR-1",
-           lambda: [(Node, "joined", _no_join), (Node, "complete", always)]),
-    Mutant("moves-back", "a node moves on only when all it answered is reached again", "PR-4",
-           lambda: [(Node, "may_move", always)]),
-    Mutant("nobody-must-answer", "every assigned sequence must answer", "PR-7",
-           lambda: [(Node, "best_answer", _other_groups_unasked)]),
-    Mutant("open-may-be-short", "the open sequence answers as far as was ever reported", "PR-7",
-           lambda: [(Node, "complete", always)]),
-    Mutant("two-snapshots", "version, segments and vector are one snapshot", "PR-2",
-           lambda: [(Node, "snapshot", _stale_segments)]),
+    Mutant(
+        "task-decides",
+        "the vector decides what is live",
+        "PR-1",
+        lambda: [(task_process, "live_sequences", _whatever_is_held), (Node, "joined", _no_join)],
+    ),
+    Mutant(
+        "no-join",
+        "ranges of all groups join at the vector",
+        "PR-1",
+        lambda: [(Node, "joined", _no_join), (Node, "complete", always)],
+    ),
+    Mutant(
+        "moves-back",
+        "a node moves on only when all it answered is reached again",
+        "PR-4",
+        lambda: [(Node, "may_move", always)],
+    ),
+    Mutant(
+        "nobody-must-answer",
+        "every assigned sequence must answer",
+        "PR-7",
+        lambda: [(Node, "best_answer", _other_groups_unasked)],
+    ),
+    Mutant(
+        "open-may-be-short",
+        "the open sequence answers as far as was ever reported",
+        "PR-7",
+        lambda: [(Node, "complete", always)],
+    ),
+    Mutant(
+        "two-snapshots",
+        "version, segments and vector are one snapshot",
+        "PR-2",
+        lambda: [(Node, "snapshot", _stale_segments)],
+    ),
 ]

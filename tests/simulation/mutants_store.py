@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from ingest.metadata import attempt_rules, memory_offsets, memory_publish, memory_state, rules
-from ingest.protocol import SequenceState
+from ingest.offsets import OffsetMap
+from ingest.protocol import PublishOutcome, SequenceState
 from tests.simulation.mutation import Mutant
 
 Publishing = memory_publish.MemoryPublishing
@@ -35,13 +36,15 @@ def _fence_first(self: Any, generation: int, request: Any, now_ms: int) -> Any:
     """Fencing is judged before the ledger: a retry after a lost reply looks like a zombie."""
     attempt = self.state.attempts.get(request.token)
     if attempt is None or not attempt.state.is_live:
-        return rules._refused(rules.PublishOutcome.FENCED, "not live")
+        return rules._refused(PublishOutcome.FENCED, "not live")
     return _publish_without_ledger(self, generation, request, now_ms)
 
 
 def _no_epochs(request: Any, view: Any) -> Any:
-    return _judge_fencing(replace(request, epochs=view.record.epochs) if view.record else request,
-                          replace(view, epochs=view.record.epochs) if view.record else view)
+    return _judge_fencing(
+        replace(request, epochs=view.record.epochs) if view.record else request,
+        replace(view, epochs=view.record.epochs) if view.record else view,
+    )
 
 
 _judge_fencing = rules._judge_fencing
@@ -56,7 +59,7 @@ def _void_may_publish(request: Any, view: Any) -> Any:
 
 def _no_version(self: Any, datasource: str) -> int:
     """The table's version stays when offsets, epochs or segments move."""
-    return max(self.state.tables.get(datasource, 0), 1)
+    return int(max(self.state.tables.get(datasource, 0), 1))
 
 
 def _last_seal_wins(record: Any, ref: Any) -> Any:
@@ -113,53 +116,109 @@ def _sweep_published(self: Any, row: Any) -> bool:
 def _start_at_committed(partitions: Any, unpublished: Any, committed: Any) -> Any:
     """A new group starts at the committed offset, whatever ends are saved past it."""
     _acquired_start(partitions, unpublished, committed)
-    return rules.OffsetMap((p, committed[p]) for p in partitions)
+    return OffsetMap((p, committed[p]) for p in partitions)
 
 
 _acquired_start = rules.acquired_start
 
 
 def _reported_nothing(attempts: Any, opened: Any) -> Any:
-    return rules.OffsetMap()
+    return OffsetMap()
 
 
 MUTANTS = [
-    Mutant("publish-any-offsets", "publish compares the stored offsets", "PR-18",
-           lambda: [(rules, "_judge_offsets", no_refusal)]),
-    Mutant("no-ledger", "a repeated publish is ALREADY", "PR-18",
-           lambda: [(Publishing, "publish", _publish_without_ledger)]),
-    Mutant("fence-before-ledger", "the ledger is looked up before fencing is judged", "PR-18",
-           lambda: [(Publishing, "publish", _fence_first)]),
-    Mutant("no-epoch-check", "publish compares reset epochs", "PR-24",
-           lambda: [(rules, "_judge_fencing", _no_epochs)]),
-    Mutant("void-publishes", "a void sequence cannot be published", "PR-13",
-           lambda: [(rules, "_judge_fencing", _void_may_publish)]),
-    Mutant("files-unchecked", "publish turns exactly the staged rows", "PR-20",
-           lambda: [(rules, "_judge_files", no_refusal)]),
-    Mutant("version-stays", "every visible change raises the version", "PR-2",
-           lambda: [(Base, "_raise_version", _no_version)]),
-    Mutant("last-seal-wins", "the first saved end stays", "CK-2",
-           lambda: [(rules, "stored_seal", _last_seal_wins), (rules, "seal_sequence", _seal_anew)]),
-    Mutant("assigned-unmarked", "a sequence given to attempts is marked assigned", "PR-7",
-           lambda: [(rules, "seal_sequence", _unassigned)]),
-    Mutant("numbers-reused", "group epochs come from a stored counter", "PR-19",
-           lambda: [(Base, "_count", _reuse_numbers)]),
-    Mutant("reset-keeps-epoch", "a reset raises the epoch", "PR-24",
-           lambda: [(rules, "reset_stream", _reset_without_epoch)]),
-    Mutant("void-alone", "a void takes its dependents along", "PR-13",
-           lambda: [(rules, "dependents", _first_only)]),
-    Mutant("sweep-published", "only files no row can publish are swept", "PR-20",
-           lambda: [(Publishing, "_is_swept", _sweep_published)]),
-    Mutant("sweep-live", "files of live attempts are not swept", "PR-20",
-           lambda: [(Publishing, "_is_swept", _sweep_all)]),
-    Mutant("acquire-at-committed", "a group acquires at the last saved end", "PR-11",
-           lambda: [(rules, "acquired_start", _start_at_committed)]),
-    Mutant("generation-unchecked", "an old leader writes nothing", "PR-23",
-           lambda: [(rules, "check_generation", no_refusal)]),
-    Mutant("fenced-may-act", "a fenced attempt's token is refused", "PR-26",
-           lambda: [(attempt_rules, "require_live", _anyone)]),
-    Mutant("reports-not-kept", "reported positions are kept", "PR-7",
-           lambda: [(attempt_rules, "reported", _reported_nothing)]),
+    Mutant(
+        "publish-any-offsets",
+        "publish compares the stored offsets",
+        "PR-18",
+        lambda: [(rules, "_judge_offsets", no_refusal)],
+    ),
+    Mutant(
+        "no-ledger",
+        "a repeated publish is ALREADY",
+        "PR-18",
+        lambda: [(Publishing, "publish", _publish_without_ledger)],
+    ),
+    Mutant(
+        "fence-before-ledger",
+        "the ledger is looked up before fencing is judged",
+        "PR-18",
+        lambda: [(Publishing, "publish", _fence_first)],
+    ),
+    Mutant("no-epoch-check", "publish compares reset epochs", "PR-24", lambda: [(rules, "_judge_fencing", _no_epochs)]),
+    Mutant(
+        "void-publishes",
+        "a void sequence cannot be published",
+        "PR-13",
+        lambda: [(rules, "_judge_fencing", _void_may_publish)],
+    ),
+    Mutant(
+        "files-unchecked",
+        "publish turns exactly the staged rows",
+        "PR-20",
+        lambda: [(rules, "_judge_files", no_refusal)],
+    ),
+    Mutant(
+        "version-stays",
+        "every visible change raises the version",
+        "PR-2",
+        lambda: [(Base, "_raise_version", _no_version)],
+    ),
+    Mutant(
+        "last-seal-wins",
+        "the first saved end stays",
+        "CK-2",
+        lambda: [(rules, "stored_seal", _last_seal_wins), (rules, "seal_sequence", _seal_anew)],
+    ),
+    Mutant(
+        "assigned-unmarked",
+        "a sequence given to attempts is marked assigned",
+        "PR-7",
+        lambda: [(rules, "seal_sequence", _unassigned)],
+    ),
+    Mutant(
+        "numbers-reused", "group epochs come from a stored counter", "PR-19", lambda: [(Base, "_count", _reuse_numbers)]
+    ),
+    Mutant(
+        "reset-keeps-epoch",
+        "a reset raises the epoch",
+        "PR-24",
+        lambda: [(rules, "reset_stream", _reset_without_epoch)],
+    ),
+    Mutant("void-alone", "a void takes its dependents along", "PR-13", lambda: [(rules, "dependents", _first_only)]),
+    Mutant(
+        "sweep-published",
+        "only files no row can publish are swept",
+        "PR-20",
+        lambda: [(Publishing, "_is_swept", _sweep_published)],
+    ),
+    Mutant(
+        "sweep-live", "files of live attempts are not swept", "PR-20", lambda: [(Publishing, "_is_swept", _sweep_all)]
+    ),
+    Mutant(
+        "acquire-at-committed",
+        "a group acquires at the last saved end",
+        "PR-11",
+        lambda: [(rules, "acquired_start", _start_at_committed)],
+    ),
+    Mutant(
+        "generation-unchecked",
+        "an old leader writes nothing",
+        "PR-23",
+        lambda: [(rules, "check_generation", no_refusal)],
+    ),
+    Mutant(
+        "fenced-may-act",
+        "a fenced attempt's token is refused",
+        "PR-26",
+        lambda: [(attempt_rules, "require_live", _anyone)],
+    ),
+    Mutant(
+        "reports-not-kept",
+        "reported positions are kept",
+        "PR-7",
+        lambda: [(attempt_rules, "reported", _reported_nothing)],
+    ),
 ]
 
 

@@ -32,9 +32,7 @@ def _one_replicas_end(self: Any) -> OffsetMap:
 
 def _end_without_start(self: Any) -> OffsetMap:
     reports = [p for p in self.positions.values() if p]
-    if not reports:
-        return self.record.start
-    return OffsetMap((p, max(r.get(p, 0) for r in reports)) for p in self.record.start)
+    return OffsetMap((p, max((r.get(p, 0) for r in reports), default=o)) for p, o in self.record.start.items())
 
 
 def _take_raw(self: Any, token: str, sequence: int, positions: OffsetMap) -> None:
@@ -182,38 +180,85 @@ def _attempts_of_zero(machine: Any, replica: Any) -> int:
 
 
 MUTANTS = [
-    Mutant("one-replicas-end", "the furthest positions are taken, not one replica's", "CK-2",
-           lambda: [(Round, "agreed_end", _one_replicas_end)]),
-    Mutant("end-below-start", "an end is never below the start", "PR-10",
-           lambda: [(Round, "agreed_end", _end_without_start), (Round, "_take", _take_raw)]),
-    Mutant("any-report", "a late report answers no other round", "CK-4",
-           lambda: [(Round, "take_report", _take_any_report)]),
-    Mutant("tell-before-saving", "saved before told", "CK-5",
-           lambda: [(Rounds, "_end_pausing", _tell_before_saving)]),
-    Mutant("no-deadline", "every step of a round has a deadline", "LV-1",
-           lambda: [(Rounds, "advance_round", _no_deadline)]),
-    Mutant("empty-never-closes", "release closes a sequence even if nothing was read", "PR-10",
-           lambda: [(Round, "is_void", _void_always)]),
-    Mutant("saved-not-told", "what is saved is told", "CK-5",
-           lambda: [(Rounds, "on_sequence_sealed", _give_up_saving), (Rounds, "tell_untold", nothing)]),
-    Mutant("no-new-committer", "an ended committer is replaced", "PB-7",
-           lambda: [(Replicas, "choose_committer", _end_of_a_committer)]),
-    Mutant("newest-publish-only", "a publish proves those before it", "PB-1",
-           lambda: [(Groups, "on_publish_seen", _only_the_newest_publish)]),
-    Mutant("acquire-unreleased", "a partition is released before it is acquired", "PR-11",
-           lambda: [(store_rules, "acquired_start", _acquire_owned), (Groups, "steer_groups", _open_at_once)]),
-    Mutant("silent-forever", "a silent replica is fenced in the end", "PR-25",
-           lambda: [(Replicas, "fence_silent", nothing), (Replicas, "silent_ms", _attempts_of_zero)]),
-    Mutant("newest-fact-only", "a replacement gets every saved checkpoint of its group", "CK-6",
-           lambda: [(state.Group, "facts", _tell_only_newest)]),
-    Mutant("leader-from-nothing", "a new leader goes on from the store", "CK-7",
-           lambda: [(Groups, "on_state_loaded", _forget_open_groups)]),
-    Mutant("reset-not-reread", "after a reset the store is read again", "PR-24",
-           lambda: [(Groups, "on_offsets_stored", _reload_keeps_voided)]),
-    Mutant("rest-keeps-epochs", "a rest raises the epochs", "PR-4",
-           lambda: [(Groups, "rest", _rest_without_epochs)]),
-    Mutant("void-not-noted", "voided sequences are given up by the supervisor", "PR-13",
-           lambda: [(Groups, "on_sequences_voided", _void_and_keep)]),
-    Mutant("ends-not-taken", "an ended process is replaced", "LV-1",
-           lambda: [(Replicas, "on_task_ended", nothing)]),
+    Mutant(
+        "one-replicas-end",
+        "the furthest positions are taken, not one replica's",
+        "CK-2",
+        lambda: [(Round, "agreed_end", _one_replicas_end)],
+    ),
+    Mutant(
+        "end-below-start",
+        "an end is never below the start",
+        "PR-10",
+        lambda: [(Round, "agreed_end", _end_without_start), (Round, "_take", _take_raw)],
+    ),
+    Mutant(
+        "any-report", "a late report answers no other round", "CK-4", lambda: [(Round, "take_report", _take_any_report)]
+    ),
+    Mutant("tell-before-saving", "saved before told", "CK-5", lambda: [(Rounds, "_end_pausing", _tell_before_saving)]),
+    Mutant(
+        "no-deadline", "every step of a round has a deadline", "LV-1", lambda: [(Rounds, "advance_round", _no_deadline)]
+    ),
+    Mutant(
+        "empty-never-closes",
+        "release closes a sequence even if nothing was read",
+        "PR-10",
+        lambda: [(Round, "is_void", _void_always)],
+    ),
+    Mutant(
+        "saved-not-told",
+        "what is saved is told",
+        "CK-5",
+        lambda: [(Rounds, "on_sequence_sealed", _give_up_saving), (Rounds, "tell_untold", nothing)],
+    ),
+    Mutant(
+        "no-new-committer",
+        "an ended committer is replaced",
+        "PB-7",
+        lambda: [(Replicas, "choose_committer", _end_of_a_committer)],
+    ),
+    Mutant(
+        "newest-publish-only",
+        "a publish proves those before it",
+        "PB-1",
+        lambda: [(Groups, "on_publish_seen", _only_the_newest_publish)],
+    ),
+    Mutant(
+        "acquire-unreleased",
+        "a partition is released before it is acquired",
+        "PR-11",
+        lambda: [(store_rules, "acquired_start", _acquire_owned), (Groups, "steer_groups", _open_at_once)],
+    ),
+    Mutant(
+        "silent-forever",
+        "a silent replica is fenced in the end",
+        "PR-25",
+        lambda: [(Replicas, "fence_silent", nothing), (Replicas, "silent_ms", _attempts_of_zero)],
+    ),
+    Mutant(
+        "newest-fact-only",
+        "a replacement gets every saved checkpoint of its group",
+        "CK-6",
+        lambda: [(state.Group, "facts", _tell_only_newest)],
+    ),
+    Mutant(
+        "leader-from-nothing",
+        "a new leader goes on from the store",
+        "CK-7",
+        lambda: [(Groups, "on_state_loaded", _forget_open_groups)],
+    ),
+    Mutant(
+        "reset-not-reread",
+        "after a reset the store is read again",
+        "PR-24",
+        lambda: [(Groups, "on_offsets_stored", _reload_keeps_voided)],
+    ),
+    Mutant("rest-keeps-epochs", "a rest raises the epochs", "PR-4", lambda: [(Groups, "rest", _rest_without_epochs)]),
+    Mutant(
+        "void-not-noted",
+        "voided sequences are given up by the supervisor",
+        "PR-13",
+        lambda: [(Groups, "on_sequences_voided", _void_and_keep)],
+    ),
+    Mutant("ends-not-taken", "an ended process is replaced", "LV-1", lambda: [(Replicas, "on_task_ended", nothing)]),
 ]
