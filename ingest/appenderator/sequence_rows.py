@@ -36,6 +36,9 @@ from segments.truncation import truncate_ms
 
 # Grouping fewer rows at a time costs more than it saves; see docs/performance.md.
 _COMPACT_ROWS: Final = 100_000
+# A live answer lists every chunk, and every spill walks the hydrants: small ones are put together.
+_SMALL_HYDRANTS: Final = 32
+_SMALL_ROWS: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class SequenceRows:
         self._rows_by_bucket: dict[int, int] = {}
         self.positions = record.start
         self.rows = 0
+        self.bytes_held = 0
+        self._in_memory = (0, 0)
 
     # ------------------------------------------------------------ what is held
 
@@ -75,14 +80,9 @@ class SequenceRows:
         """Rows of the largest time chunk, as far as they are rolled up yet."""
         return max(self._rows_by_bucket.values(), default=0)
 
-    @property
-    def bytes_held(self) -> int:
-        return sum(hydrant.memory_bytes + hydrant.disk_bytes for hydrant in self.hydrants)
-
     def memory(self) -> tuple[int, int]:
         """Rows and bytes that are in memory only."""
-        waiting = [hydrant for hydrant in self.hydrants if not hydrant.spilled]
-        return sum(h.rows for h in waiting), sum(h.memory_bytes for h in waiting)
+        return self._in_memory
 
     def messages_that_fit(self, batch: DecodedBatch) -> int | None:
         """How many messages of a batch may be appended until a row limit is reached; None: all, and more.
@@ -121,9 +121,21 @@ class SequenceRows:
         self.hydrants = (*self.hydrants, hydrant)
         self.positions = self.positions.with_(batch.ends())
         self.rows += hydrant.rows
+        size_bytes = hydrant.memory_bytes
+        self.bytes_held += size_bytes
+        self._in_memory = (self._in_memory[0] + hydrant.rows, self._in_memory[1] + size_bytes)
+        self._join_small()
         self._uncompacted += hydrant.rows
         if self.spec.data_schema.rollup and self._uncompacted >= _COMPACT_ROWS:
             self._compact()
+
+    def _join_small(self) -> None:
+        """Keeps the list short while records trickle in: a run of small hydrants becomes one, not rolled up."""
+        trailing = self.hydrants[-_SMALL_HYDRANTS:]
+        if len(trailing) == _SMALL_HYDRANTS and all(
+            not h.spilled and h.rows < _SMALL_ROWS and h.generation == self._generation for h in trailing
+        ):
+            self.hydrants = (*self.hydrants[:-_SMALL_HYDRANTS], self._joined(trailing, roll_up=False))
 
     def cut(self) -> None:
         """What is appended from now on is never put together with what is there."""
@@ -163,8 +175,8 @@ class SequenceRows:
         self.hydrants = tuple(done)
         self._recount()
 
-    def _joined(self, members: Sequence[Hydrant]) -> Hydrant:
-        rows, schema = self._rows_of(members)
+    def _joined(self, members: Sequence[Hydrant], *, roll_up: bool = True) -> Hydrant:
+        rows, schema = self._rows_of(members, roll_up)
         sums = Sums.of(members)
         pieces: tuple[Piece, ...] = ()
         if rows.num_rows:
@@ -183,7 +195,7 @@ class SequenceRows:
             rejected=tuple(record for member in members for record in member.rejected),
         )
 
-    def _rows_of(self, members: Sequence[Hydrant]) -> tuple[pa.Table, SegmentSchema]:
+    def _rows_of(self, members: Sequence[Hydrant], roll_up: bool) -> tuple[pa.Table, SegmentSchema]:
         schema = widest(member.schema for member in members)
         batches = [piece.batch for member in members for piece in member.pieces if piece.batch is not None]
         if not batches:
@@ -193,7 +205,8 @@ class SequenceRows:
         else:
             tables = [conformed(pa.table(batch), schema) for batch in batches]
             rows = pa.concat_tables(tables, promote_options="default")
-        if self.spec.data_schema.rollup and self._rolling_pays and can_roll_up(schema, self.aggregations):
+        roll_up = roll_up and self.spec.data_schema.rollup and self._rolling_pays
+        if roll_up and can_roll_up(schema, self.aggregations):
             before = rows.num_rows
             rows = rolled_up(rows, schema, self.aggregations)
             # Rows that hardly shrink cost more to group than to merge once at the end.
@@ -270,6 +283,9 @@ class SequenceRows:
         self._rows_by_bucket = {}
         self.positions = positions_of(self.record.start, self.hydrants)
         self.rows = sum(hydrant.rows for hydrant in self.hydrants)
+        self.bytes_held = sum(hydrant.memory_bytes + hydrant.disk_bytes for hydrant in self.hydrants)
+        waiting = [hydrant for hydrant in self.hydrants if not hydrant.spilled]
+        self._in_memory = (sum(h.rows for h in waiting), sum(h.memory_bytes for h in waiting))
         granularity = self.spec.data_schema.segment_granularity
         for hydrant in self.hydrants:
             for piece in hydrant.pieces:

@@ -182,7 +182,8 @@ class Overlord:
     def reset_offsets(self, supervisor: str, moves: OffsetMap, *, discard: bool = False) -> None:
         """Moves the named partitions to the given offsets (PR-24)."""
         runner = self._runner(supervisor)
-        runner.post(ResetAsked(self._ports.clock.monotonic_ms(), moves, discard))
+        topic_id = runner.view().stream.topic_id
+        runner.post(ResetAsked(self._ports.clock.monotonic_ms(), moves, discard, topic_id=topic_id))
 
     def shut_down_task(self, task_id: str) -> bool:
         """Ends the task's process; its group gets another attempt. False when no live one is known."""

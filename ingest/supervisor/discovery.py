@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -33,6 +33,7 @@ class StreamView:
     log_ends: OffsetMap = OffsetMap()
     seen_ms: int | None = None
     error: str | None = None
+    topic_id: str | None = None
 
 
 class StreamDiscovery:
@@ -101,11 +102,11 @@ class StreamDiscovery:
             starts = log_starts if self._use_earliest else log_ends
         else:
             starts = log_starts.restrict(p for p in partitions if p not in stored.committed)
-        self._view = StreamView(log_starts, log_ends, self._clock.now_ms(), None)
+        self._view = StreamView(log_starts, log_ends, self._clock.now_ms(), None, topic_id)
         self._post(StreamSeen(self._clock.monotonic_ms(), topic_id, starts, log_starts, log_ends))
 
     def _fail(self, error: IngestError) -> None:
-        self._view = StreamView(self._view.log_starts, self._view.log_ends, self._view.seen_ms, str(error))
+        self._view = replace(self._view, error=str(error))
         if isinstance(error, StoreUnreachable):
             log.warning("stream not looked at", error=str(error))
         else:  # also a secret that is not to be had: nothing of the stream can be seen

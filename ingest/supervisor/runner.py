@@ -35,10 +35,12 @@ from ingest.supervisor.messages import (
     DesiredChanged,
     Event,
     KillAttempt,
+    ResetAsked,
     Rested,
     SendTask,
     StateLoaded,
     StoreRefused,
+    StreamSeen,
     TaskAnswered,
     TaskBeat,
     TaskRegistered,
@@ -47,6 +49,7 @@ from ingest.supervisor.messages import (
 )
 from ingest.supervisor.ports import SupplierFactory, TaskClient, TaskQueue, TokenSource
 from ingest.supervisor.store_commands import StoreCommands
+from ingest.supervisor.stream_faults import stream_fault
 
 log = structlog.get_logger()
 
@@ -228,8 +231,22 @@ class SupervisorRunner:
                 self._beats[beat.token] = beat
             case DesiredChanged(config=config):
                 self._config = config
+            case StreamSeen():
+                self._judge_stream(event)
             case _:
                 pass
+
+    def _judge_stream(self, seen: StreamSeen) -> None:
+        """Names what only a reset can end; asks for that reset when the spec says so (PR-24)."""
+        stored = self._machine.offsets
+        fault = None
+        if stored is not None:
+            attempts = (r.attempt for group in self._machine.groups.values() for r in group.replicas.values())
+            fault = stream_fault(self._config.topic, stored, (a.positions for a in attempts), seen)
+        self._machine.health.named = None if fault is None else fault.reason
+        if fault is not None and self._spec.tuning.reset_offset_automatically and not self._machine.resets:
+            log.warning("offsets reset", supervisor=self._config.supervisor, reason=fault.reason)
+            self.post(ResetAsked(seen.now_ms, fault.moves, False, fault.reason, seen.topic_id))
 
     def _note_address(self, attempt: AttemptRecord) -> None:
         if attempt.state.is_live:

@@ -9,7 +9,7 @@ import structlog
 from ingest.clock import Clock
 from ingest.errors import StreamError
 from ingest.offsets import OffsetMap
-from ingest.stream.supplier import Poll, RecordSupplier
+from ingest.stream.supplier import OffsetOutOfRange, Poll, RecordSupplier
 from ingest.task.messages import ReadWindow
 from ingest.task.polls import split_at_ends
 from ingest.task.rows import Appended, TaskRows
@@ -70,6 +70,8 @@ class StreamReader:
                 log.warning("stream not readable", error=str(error))
             self.error = str(error)
             self._again_ms = self._clock.monotonic_ms() + RETRY_MS
+            # A partition whose offset does not exist stands still until it is assigned anew: say so again.
+            self._seek_due = self._seek_due or isinstance(error, OffsetOutOfRange)
             raise
 
     def append_some(self, windows: Sequence[ReadWindow]) -> tuple[int, Appended] | None:

@@ -51,6 +51,7 @@ from ingest.task.messages import (
     OpenSequence,
     Publish,
     PublishEnded,
+    PublishFailed,
     RaiseEnd,
     Read,
     Refused,
@@ -237,6 +238,9 @@ class TaskRunner:
                 self._specs.update(specs)
             case PublishEnded(number=number, reply=reply) if reply.version > 0:
                 self._handoff.wait_for(number, reply.version)
+            case PublishFailed(number=number):
+                # It may have been published or voided meanwhile, and is refused for that.
+                self._questions.put(lambda: self._ask(AskSequences(number)))
             case _:
                 pass
 
@@ -273,6 +277,7 @@ class TaskRunner:
             case DropPast():
                 return self._drop_past(command)
             case Publish():
+                rows.persist()  # a merge reads spills only
                 self._publishing.submit(command)
             case Drop() | Discard():
                 return self._forget(command)

@@ -41,9 +41,16 @@ class HeldTask:
 
     def kill(self) -> None:
         """Ends the process at once; it must be proved."""
+        self._signal(signal.SIGKILL)
+
+    def ask_to_end(self) -> None:
+        """Lets the process persist its rows and end, restorable; it must be proved."""
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> None:
         assert self.proved
         with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            signal.pidfd_send_signal(self.pidfd, number)
 
     def close(self) -> None:
         os.close(self.pidfd)

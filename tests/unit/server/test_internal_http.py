@@ -1,0 +1,125 @@
+"""The overlord's internal routes and the clients that follow its leadership, over loopback."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+
+from ingest.errors import AttemptRefused, OverlordUnreachable
+from ingest.offsets import OffsetMap
+from ingest.protocol import PublishOutcome, PublishRequest, SequenceRef, TaskHeartbeat, WorkerHeartbeat
+from ingest.wire import dumps
+from server.api.internal import internal_routes
+from server.clients import BEAT_PATH, HttpOverlordActions, HttpWorkers
+from server.http_pool import HttpPool
+from tests.in_process import System, eventually
+
+SECRET = "the-clusters"
+
+
+class Front:
+    """One overlord behind HTTP."""
+
+    def __init__(self, system: System, node: str) -> None:
+        self.overlord = system.new_overlord(node)
+        app = Starlette(routes=internal_routes(self.overlord, SECRET))
+        self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.001)
+        (server,) = self._server.servers
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    def stop(self) -> None:
+        self.overlord.stop()
+        self._server.should_exit = True
+        self._thread.join(5)
+
+
+@pytest.fixture
+def fronts(tmp_path: Path) -> Iterator[tuple[Front, Front]]:
+    system = System(tmp_path)
+    one, two = Front(system, "one"), Front(system, "two")
+    one.overlord.start()
+    eventually(lambda: one.overlord.is_leading)
+    two.overlord.start()
+    yield one, two
+    two.stop()
+    one.stop()
+
+
+@pytest.fixture
+def pool() -> Iterator[HttpPool]:
+    found = HttpPool()
+    yield found
+    found.close()
+
+
+def beat(token: str = "nobody") -> TaskHeartbeat:
+    return TaskHeartbeat(token, 0, OffsetMap(), "reading", None, 0, 0, 0, {})
+
+
+def test_a_client_finds_the_leader_among_all(fronts: tuple[Front, Front], pool: HttpPool) -> None:
+    leader, standby = fronts
+    workers = HttpWorkers([standby.url, leader.url], pool, SECRET)
+    assert workers.beat(WorkerHeartbeat("w", "w:1", 1, True, (), ())).generation == 1
+
+
+def test_a_client_follows_to_the_next_leader(fronts: tuple[Front, Front], pool: HttpPool) -> None:
+    leader, standby = fronts
+    workers = HttpWorkers([leader.url, standby.url], pool, SECRET)
+    workers.beat(WorkerHeartbeat("w", "w:1", 1, True, (), ()))
+    leader.stop()
+    eventually(lambda: standby.overlord.is_leading)
+    assert workers.beat(WorkerHeartbeat("w", "w:1", 1, True, (), ())).generation == 2
+
+
+def test_an_unknown_token_is_refused(fronts: tuple[Front, Front], pool: HttpPool) -> None:
+    with pytest.raises(AttemptRefused):
+        HttpOverlordActions([fronts[0].url], pool, "nobody").heartbeat(beat())
+
+
+def test_a_token_that_is_not_the_messages_is_refused(fronts: tuple[Front, Front], pool: HttpPool) -> None:
+    with pytest.raises(AttemptRefused, match="header"):
+        HttpOverlordActions([fronts[0].url], pool, "another").heartbeat(beat())
+
+
+def test_a_wrong_secret_gets_no_orders(fronts: tuple[Front, Front], pool: HttpPool) -> None:
+    body = dumps(WorkerHeartbeat("w", "w:1", 1, True, (), ()))
+    status, _ = pool.request("POST", fronts[0].url + BEAT_PATH, body=body, read_s=5)
+    assert status == 403
+
+
+def test_nobody_there_is_unreachable_and_a_publish_surely_not_applied(pool: HttpPool) -> None:
+    actions = HttpOverlordActions(["http://127.0.0.1:9"], pool, "t")
+    with pytest.raises(OverlordUnreachable) as caught:
+        actions.heartbeat(beat("t"))
+    assert caught.value.effect_known_absent
+    request = PublishRequest("t", SequenceRef("s", 1, 0), OffsetMap(), OffsetMap(), OffsetMap(), (), None, {}, 0, 0)
+    with pytest.raises(OverlordUnreachable):
+        actions.publish(request)
+
+
+def test_a_publish_whose_answer_is_lost_is_unknown(pool: HttpPool) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            for _ in range(2):
+                connection, _ = listener.accept()
+                connection.recv(1 << 16)
+                connection.close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        request = PublishRequest("t", SequenceRef("s", 1, 0), OffsetMap(), OffsetMap(), OffsetMap(), (), None, {}, 0, 0)
+        reply = HttpOverlordActions([url], pool, "t").publish(request)
+    assert reply.outcome is PublishOutcome.UNKNOWN
