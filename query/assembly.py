@@ -117,7 +117,7 @@ def decide(
     ago), else only when it holds all of that. ``AskAlso`` names only attempts that are not in ``answers``;
     every other verdict is final for these inputs.
     """
-    newer = _newer(snapshot, answers)
+    newer = _newer(snapshot, held, answers)
     if newer:
         return Newer(newer)
     chosen: dict[GroupKey, Copy] = {}
@@ -198,7 +198,9 @@ def _required(snapshot: TableSnapshot, key: GroupKey) -> list[RequiredSequence]:
     return [required for required in snapshot.required if (required.supervisor, required.group) == key]
 
 
-def _newer(snapshot: TableSnapshot, answers: Mapping[str, LiveAnswer | None]) -> str:
+def _newer(snapshot: TableSnapshot, held: View | None, answers: Mapping[str, LiveAnswer | None]) -> str:
+    if held is not None and snapshot.version < held.version:
+        return f"version {snapshot.version} is older than {held.version}, which was answered before"
     known = {attempt.token: attempt for attempt in snapshot.attempts}
     for token, answer in answers.items():
         if answer is None or token not in known:

@@ -207,3 +207,7 @@ def test_a_partition_that_the_version_does_not_know_asks_for_a_newer_one() -> No
 def test_a_terminated_supervisor_leaves_only_what_it_published() -> None:
     gone = TableSnapshot("t", 2, SegmentSchema.of([]), (), (), (), {}, {}, (), ())
     assert view(decide(gone, held(100), {})) == View(2)
+
+
+def test_a_snapshot_that_comes_late_is_not_gone_back_to() -> None:
+    assert isinstance(decide(table(required(1, 0)), held(100, version=2), {"a": ok(A, sequence(1, 0, 200))}), Newer)
