@@ -29,7 +29,7 @@ from ingest.protocol import (
     TaskHello,
     TaskWelcome,
 )
-from ingest.supervisor.messages import CheckpointAsked, Event, PublishSeen, TaskBeat, TaskRegistered
+from ingest.supervisor.messages import CheckpointAsked, Event, PublishSeen, StoreRefused, TaskBeat, TaskRegistered
 
 Post = Callable[[str, Event], None]
 
@@ -86,9 +86,12 @@ class LeaderActions:
     def raise_end(self, token: str, ref: SequenceRef, end: OffsetMap) -> SequenceRecord | None:
         with self._translated():
             try:
-                return self._store.raise_end(self._generation, token, ref, end)
+                record = self._store.raise_end(self._generation, token, ref, end)
             except StoreConflict:
                 return None
+        # The supervisor's picture of this sequence and its successor is outdated now.
+        self._post(ref.supervisor, StoreRefused(self._clock.monotonic_ms(), f"the end of {ref.name} was raised"))
+        return record
 
     def allocate(self, request: AllocateRequest) -> PendingSegment:
         with self._translated():

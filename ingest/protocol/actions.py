@@ -33,7 +33,8 @@ class TaskWelcome:
 class TaskHeartbeat:
     """At most a second apart (PR-7): what the task has read, holds and is doing.
 
-    ``positions`` belong to the open sequence ``sequence``. ``status`` is a word for people
+    ``positions`` belong to the open sequence ``sequence``; ``behind`` says that an earlier one is not
+    read to its saved end yet, so that they prove nothing about its rows. ``status`` is a word for people
     (reading, paused, back_pressure, publishing, stopping). ``counters`` are totals since the
     attempt started (processed, processedWithError, thrownAway, unparseable, ...).
     """
@@ -50,6 +51,7 @@ class TaskHeartbeat:
     lag: OffsetMap | None = None
     detail: str | None = None
     parse_errors: tuple[dict[str, Any], ...] = ()
+    behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from ingest.supervisor.messages import (
     CreateAttempt,
     KillAttempt,
     MoveAttempt,
+    Reload,
     ReplicaLeaving,
     SendTask,
     SetCommitter,
@@ -105,6 +106,7 @@ class ReplicaRules(RoundRules):
             positions_sequence=event.beat.sequence,
             heartbeat_ms=self.wall_ms,
         )
+        replica.behind = event.beat.behind
         return []
 
     def silent_ms(self, replica: Replica) -> int:
@@ -164,7 +166,12 @@ class ReplicaRules(RoundRules):
             group.failures = min(group.failures + 1, 16)
             group.restart_ms = self.now_ms + wait_ms
         state = AttemptState.SUCCEEDED if succeeded else AttemptState.FAILED
-        return self.end_attempt(replica, state, None if succeeded else event.error or "killed")
+        ended = self.end_attempt(replica, state, None if succeeded else event.error or "killed")
+        if not succeeded or group.is_done or replica.leaving:
+            return ended
+        # The store told it that nothing is left, so a publish was not heard of here: look before another starts.
+        group.restart_ms = self.now_ms + self.config.restart_ms
+        return [*ended, Reload()]
 
     def on_attempt_moved(self, event: AttemptMoved) -> list[Command]:
         """Ended for good: it leaves the group, its round and its office."""

@@ -21,7 +21,8 @@ News = tuple[int, OffsetMap, OffsetMap | None]
 
 @dataclass(slots=True)
 class Replica:
-    """One live attempt. ``heard_ms`` is deadline time; ``told`` the newest saved facts it has taken."""
+    """One live attempt. ``heard_ms`` is deadline time; ``told`` the newest saved facts it has taken;
+    ``behind`` as it last said, so until it has said anything."""
 
     attempt: AttemptRecord
     heard_ms: int
@@ -31,6 +32,7 @@ class Replica:
     leaving: bool = False  # asked to stop gracefully
     left: bool = False  # ... and it knows
     stop_ms: int = 0
+    behind: bool = True
 
     @property
     def token(self) -> str:
@@ -46,7 +48,10 @@ class Replica:
         return not self.ending and self.attempt.state in (AttemptState.RUNNING, AttemptState.STOPPING)
 
     def reached(self, other: Replica) -> bool:
-        """Whether it has read at least as far as ``other`` last reported."""
+        """Whether it has read at least as far as ``other`` last reported. Standing at the start of the
+        open sequence is no proof: what is sealed before it may still be unread."""
+        if self.behind:
+            return False
         mine, theirs = self.attempt, other.attempt
         if mine.positions_sequence != theirs.positions_sequence:
             return mine.positions_sequence > theirs.positions_sequence

@@ -58,8 +58,9 @@ class SequenceRules(TaskState):
             # What lies between was closed empty, published or not told: the store knows, and is asked.
             self.has_gap = True
             return []
-        if before is not None:
-            assert before.record.end == record.start, f"{record.ref.name} does not start where {before.number} ends"
+        if before is not None and before.record.end != record.start:
+            self.has_gap = True  # an end was raised: this record or the one before it is outdated
+            return []
         self.last_number = number
         self.last_positions = record.start
         waits = record.state in (SequenceState.OPEN, SequenceState.SEALED)
@@ -104,12 +105,19 @@ class SequenceRules(TaskState):
             return self.finish(False, f"the end of {record.ref.name} was raised after reading on")
         known.record = record
         known.phase = SequencePhase.READING
+        known.pushed = False
+        return [*self._forget_unread(later), Seek(self.positions())]
+
+    def _forget_unread(self, later: list[Sequence]) -> list[Command]:
+        """Their start moved along with the raised end; they are learnt anew."""
         commands: list[Command] = []
         for sequence in later:
             self.sequences.pop(sequence.number)
+            self.rewinding.discard(sequence.number)
             commands.append(Discard(sequence.number))
-        self.last_number = known.number
-        return [*commands, Seek(self.positions())]
+        if later:
+            self.last_number = later[0].number - 1
+        return commands
 
     def _give_up_from(self, number: int) -> list[Command]:
         """Voided: this sequence and all after it are read again by others (PR-13)."""
@@ -199,6 +207,11 @@ class SequenceRules(TaskState):
             return []
         if event.record is None or event.record.end != sequence.position:
             return self.finish(False, f"{event.ref.name}: its end could not be raised to what was read")
+        later = [s for s in self.in_order() if s.number > event.ref.number]
+        if any(s.is_read for s in later):
+            return self.finish(False, f"the end of {event.ref.name} was raised after reading on")
         sequence.record = event.record
         self.rewinding.discard(event.ref.number)
-        return [] if self.rewinding else [Seek(self.positions())]
+        commands = self._forget_unread(later)
+        self.has_gap, self.learn_ms = bool(later), self.now_ms
+        return commands if self.rewinding else [*commands, Seek(self.positions())]

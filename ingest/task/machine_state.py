@@ -47,6 +47,7 @@ class TaskView:
     dropped_through: int
     sequences: tuple[tuple[SequenceRecord, OffsetMap, SequencePhase, int], ...]
     detail: str
+    behind: bool
 
 
 class TaskState:
@@ -105,6 +106,12 @@ class TaskState:
         )
 
     @property
+    def is_behind(self) -> bool:
+        """Whether a sequence with a saved end is not read to it yet (also: no longer)."""
+        unread = (s for s in self.sequences.values() if s.record.end is not None and not s.is_complete)
+        return not self.started or bool(self.rewinding) or any(unread)
+
+    @property
     def under_pressure(self) -> bool:
         """Bytes at their bound. What is already promised to others (a told end) is read all the same,
         else nothing could be published and freed."""
@@ -155,6 +162,7 @@ class TaskState:
             self.dropped_through,
             tuple((s.record, s.position, s.phase, s.version) for s in self.in_order()),
             self.detail,
+            self.is_behind,
         )
 
     # ------------------------------------------------------------ small steps

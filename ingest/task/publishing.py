@@ -18,6 +18,7 @@ import structlog
 
 from ingest.clock import Clock
 from ingest.errors import AttemptRefused, IngestError
+from ingest.offsets import OffsetMap
 from ingest.protocol import (
     AllocateRequest,
     PendingSegment,
@@ -48,9 +49,10 @@ class UploadTimedOut(IngestError):
 
 @dataclass(slots=True)
 class _Prepared:
-    """A sequence's merged files, kept until it is dropped, with the request once they are pushed."""
+    """A sequence's files merged up to ``end``, kept until it is dropped, with the request once they are pushed."""
 
     merged: Merged
+    end: OffsetMap
     tries: int = 0
     request: PublishRequest | None = None
 
@@ -112,6 +114,9 @@ class PublishExecutor:
         except ServiceError as error:
             log.warning("publish failed", sequence=job.record.ref.name, error=str(error))
             return PublishFailed(clock.monotonic_ms(), number, str(error))
+        except Exception as error:  # a thread that dies would leave the sequence publishing for ever
+            log.exception("publish broke", sequence=job.record.ref.name)
+            return PublishFailed(clock.monotonic_ms(), number, f"{type(error).__name__}: {error}")
         log.info(
             "publish answered",
             sequence=job.record.ref.name,
@@ -125,9 +130,11 @@ class PublishExecutor:
     def _prepare(self, record: SequenceRecord) -> _Prepared:
         number = record.ref.number
         found = self._prepared.get(number)
-        if found is not None and all(file.local.exists() for file in found.merged.files):
+        assert record.end is not None
+        # An end can be raised after a merge (PR-9): files of the shorter range must not pass for the longer.
+        if found is not None and found.end == record.end and all(file.local.exists() for file in found.merged.files):
             return found
-        prepared = _Prepared(self._ports.rows.merge(record, self._allocator(record)))
+        prepared = _Prepared(self._ports.rows.merge(record, self._allocator(record)), record.end)
         self._prepared[number] = prepared
         return prepared
 

@@ -26,6 +26,7 @@ def compose_heartbeat(token: str, view: TaskView, rows: TaskRows, stream_error: 
         counters=rows.counters(),
         detail=stream_error or view.detail or None,
         parse_errors=rows.parse_errors()[:PARSE_ERRORS_TOLD],
+        behind=view.behind,
     )
 
 

@@ -122,6 +122,7 @@ class TaskProcess:
             unpublished_bytes=0,
             pending_publishes=view.pending_publishes,
             counters={},
+            behind=view.behind,
         )
         if self.clock.chance(self.world.faults.beat_lost):
             return
