@@ -19,6 +19,13 @@ T = TypeVar("T")
 TRIES_MAX = 5
 """Deadlocks, serialisation failures and a busy SQLite have certainly written nothing: tried again at once."""
 
+# A reader locks nothing. While it turns a hundred thousand rows into records its session looks idle,
+# and must not be ended for that.
+_PATIENT_READ = (
+    f"SET LOCAL statement_timeout = {READ_STATEMENT_MS};"
+    f" SET LOCAL idle_in_transaction_session_timeout = {READ_STATEMENT_MS}"
+)
+
 # PostgreSQL: serialization_failure, deadlock_detected, unique_violation (two first inserts of one key).
 _AGAIN = {"40001", "40P01", "23505"}
 _SHUTTING_DOWN = {"57P01", "57P02", "57P03"}
@@ -84,7 +91,7 @@ class SqlSession:
         try:
             with self._reader() as connection, connection.begin():
                 if not self.sqlite:
-                    connection.exec_driver_sql(f"SET LOCAL statement_timeout = {READ_STATEMENT_MS}")
+                    connection.exec_driver_sql(_PATIENT_READ)
                 return work(connection)
         except (DBAPIError, PoolTimeout) as error:
             self._raise(error, absent=True)

@@ -287,7 +287,7 @@ class Twins(RuleBasedStateMachine):
         assert reached == dict(stored.committed)
 
 
-EXAMPLES = {"fast": (12, 30), "many": (300, 60)}
+EXAMPLES = {"fast": (5, 30), "many": (300, 60)}
 
 
 @pytest.mark.parametrize("size", ["fast", pytest.param("many", marks=pytest.mark.slow)])
