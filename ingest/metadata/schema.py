@@ -74,10 +74,6 @@ def migrate_engine(engine: Engine) -> tuple[str | None, str]:
 
 
 def _migrate(connection: Connection) -> tuple[str | None, str]:
-    # Loaded here: only migrating pays for it.
-    from alembic import command
-    from alembic.config import Config
-
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("SET LOCAL lock_timeout = 0"))
         connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
@@ -87,6 +83,12 @@ def _migrate(connection: Connection) -> tuple[str | None, str]:
     before = current_revision(connection)
     if before is not None and before > HEAD:
         raise StoreSchemaError(f"the database has schema {before}, newer than {HEAD}; upgrade siltstone")
+    if before == HEAD:
+        return before, HEAD
+    # Loaded here: only a migration that has something to do pays for it.
+    from alembic import command
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", "migrations:")
     config.set_main_option("path_separator", "os")

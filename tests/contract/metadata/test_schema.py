@@ -47,6 +47,11 @@ def test_the_newest_migration_is_the_one_the_code_asks_for() -> None:
     assert all(len(revision) == 4 and revision.isdecimal() for revision in revisions), "compared as text"
 
 
+def test_every_table_is_described_for_people() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "metadata.md").read_text(encoding="utf-8")
+    assert [name for name in metadata.tables if f"| `{name}` |" not in page] == []
+
+
 def test_migrating_again_changes_nothing(sql_url: str) -> None:
     assert migrate(sql_url) == (HEAD, HEAD)
     with closing(open_store(sql_url)) as store:
