@@ -27,7 +27,6 @@ _ISO_WAYS: Final[tuple[tuple[Literal["ms", "us"], bool, str], ...]] = (
     ("us", True, r"(?:Z|[+-]\d\d:?\d\d)$"),
     ("us", False, "$"),
 )
-_DIGITS_SHAPE: Final = r"^[+-]?[0-9]{1,18}$"
 
 
 class TimeReader:
@@ -69,8 +68,9 @@ class TimeReader:
 
     def _read_digits(self, texts: ArrowArray) -> ArrowArray | None:
         try:
-            # The cast takes plain digits only, but would also take blanks around them.
-            if not pc.all(pc.match_substring_regex(texts, _DIGITS_SHAPE)).as_py():
+            # The cast takes digits with a minus, and hexadecimals with an x.
+            data = np.frombuffer(texts.buffers()[2], dtype=np.uint8)
+            if np.any((data == ord("x")) | (data == ord("X"))):
                 return None
             return self._to_ms(texts.cast(pa.int64()))
         except pa.ArrowInvalid:
@@ -93,7 +93,7 @@ class TimeReader:
                 times: ArrowArray = pc.cast(texts, pa.timestamp(unit, "UTC") if zoned else pa.timestamp(unit))
             except pa.ArrowInvalid:
                 continue
-            if not pc.all(pc.match_substring_regex(texts, _ISO_SHAPE + ending)).as_py():
+            if not _alike(texts) and not pc.all(pc.match_substring_regex(texts, _ISO_SHAPE + ending)).as_py():
                 return None
             self._iso_first = way
             units: Times = np.asarray(times.view(pa.int64()))
@@ -112,3 +112,14 @@ class TimeReader:
                     continue
                 good[at] = True
         return times, good
+
+
+def _alike(texts: ArrowArray) -> bool:
+    """Whether all texts have one length and the separators of ``_ISO_SHAPE``; cheaper than a regular expression."""
+    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)[: len(texts) + 1]
+    width = int(offsets[1])
+    if width < 19 or len(offsets) * width - width != int(offsets[-1]) or np.any(np.diff(offsets) != width):
+        return False
+    characters = np.frombuffer(texts.buffers()[2], dtype=np.uint8)[: int(offsets[-1])].reshape(-1, width)
+    wanted = ((4, b"-"), (7, b"-"), (10, b"T "), (13, b":"), (16, b":"), *(((19, b".Z+-"),) if width > 19 else ()))
+    return all(bool(np.isin(characters[:, at], list(allowed)).all()) for at, allowed in wanted)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from ingest.appenderator.hydrant import Hydrant, Piece, positions_of
 from ingest.appenderator.sequence_rows import SequenceRows
 from segments.live import ChunkInfo, LiveAnswer, LiveAsk, LiveSequence, LiveStatus
-from segments.parquet.spill import MappedSpill
+from segments.parquet.spill import MappedSpill, with_dictionaries
 from segments.rollup import TIME_OF_PREFIX
 
 
@@ -65,7 +65,7 @@ def _starts_at_or_after(start: Mapping[int, int], vector: Mapping[int, int]) -> 
 
 
 def chunk_stream(piece: Piece) -> bytes | None:
-    """The chunk's rows with exactly the segment's columns and dictionary-encoded texts, as one IPC stream."""
+    """The chunk's rows with exactly the segment's columns, as one IPC stream."""
     if piece.batch is not None:
         table = pa.Table.from_batches([piece.batch])
     else:
@@ -74,11 +74,7 @@ def chunk_stream(piece: Piece) -> bytes | None:
             return None
         table = pa.Table.from_batches(MappedSpill(piece.path).batches)
     table = table.select([name for name in table.schema.names if not name.startswith(TIME_OF_PREFIX)])
-    for at, field in enumerate(table.schema):
-        if pa.types.is_string(field.type):
-            encoded = table.column(at).dictionary_encode()
-            table = table.set_column(at, field.with_type(encoded.type), encoded)
-    table = table.unify_dictionaries().combine_chunks()
+    table = with_dictionaries(table)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -16,6 +16,7 @@ from ingest.appenderator.decoding.batch import DecodedBatch
 from ingest.appenderator.hydrant import (
     Hydrant,
     Piece,
+    QuarantinePart,
     Sums,
     hydrant_of,
     positions_of,
@@ -177,23 +178,20 @@ class SequenceRows:
 
     def _joined(self, members: Sequence[Hydrant], *, roll_up: bool = True) -> Hydrant:
         rows, schema = self._rows_of(members, roll_up)
-        sums = Sums.of(members)
         pieces: tuple[Piece, ...] = ()
         if rows.num_rows:
             batch = rows.combine_chunks().to_batches()[0]
             replaced = tuple(piece.number for member in members for piece in member.pieces)
             bounds = time_bounds(batch)
             pieces = (Piece(self._next_chunk(), batch.num_rows, batch.nbytes, *bounds, batch, replaces=replaced),)
-        return Hydrant(
-            generation=members[0].generation,
-            schema=schema,
-            ranges=sums.ranges,
-            counts=sums.counts,
-            rows_in=sums.rows_in,
-            watermarks=sums.watermarks,
-            pieces=pieces,
-            rejected=tuple(record for member in members for record in member.rejected),
-        )
+        rejected = tuple(record for member in members for record in member.rejected)
+        return replace(self._empty(members, schema), pieces=pieces, rejected=rejected)
+
+    def _empty(self, members: Sequence[Hydrant], schema: SegmentSchema) -> Hydrant:
+        """A hydrant with all that members carry but their rows."""
+        sums = Sums.of(members)
+        generation = members[0].generation
+        return Hydrant(generation, schema, sums.ranges, sums.counts, sums.rows_in, sums.watermarks)
 
     def _rows_of(self, members: Sequence[Hydrant], roll_up: bool) -> tuple[pa.Table, SegmentSchema]:
         schema = widest(member.schema for member in members)
@@ -233,19 +231,16 @@ class SequenceRows:
         return True
 
     def _spilled(self, members: Sequence[Hydrant], names: FileNames) -> Hydrant:
-        joined = self._joined(members) if len(members) > 1 else members[0]
-        pieces: list[Piece] = []
-        for piece in joined.pieces:
-            assert piece.batch is not None
-            replaced = piece.replaces if len(members) > 1 else (piece.number,)
-            pieces += self._write(piece.batch, replaced, names)
-        parts = joined.quarantine
-        if joined.rejected:
-            path = names.quarantine(self.record.ref.number)
-            parts = (*parts, write_part(joined.rejected, self.spec.io.topic, path))
-        return replace(joined, pieces=tuple(pieces), rejected=(), quarantine=parts, spilled=True)
+        rows, schema = self._rows_of(members, len(members) > 1)
+        replaced = tuple(piece.number for member in members for piece in member.pieces)
+        parts: tuple[QuarantinePart, ...] = ()
+        rejected = tuple(record for member in members for record in member.rejected)
+        if rejected:
+            parts = (write_part(rejected, self.spec.io.topic, names.quarantine(self.record.ref.number)),)
+        pieces = tuple(self._write(rows, replaced, names)) if rows.num_rows else ()
+        return replace(self._empty(members, schema), pieces=pieces, quarantine=parts, spilled=True)
 
-    def _write(self, batch: pa.RecordBatch, replaced: tuple[int, ...], names: FileNames) -> list[Piece]:
+    def _write(self, batch: pa.Table, replaced: tuple[int, ...], names: FileNames) -> list[Piece]:
         """One spill per time chunk, in order of time."""
         granularity = self.spec.data_schema.segment_granularity
         counts = sorted(rows_by_bucket(batch, granularity).items())

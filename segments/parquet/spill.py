@@ -1,8 +1,9 @@
 """Writes and maps spills: the Arrow IPC files in which a task keeps rows until they are merged into a segment.
 
 A spill's batches are each sorted by ``__time`` (int64 or timestamp milliseconds). Text columns are
-dictionary-encoded, buffers are not compressed, so that a mapped spill is read in place. Columns that no row
-of a spill has may be absent. First and last metrics have their time beside them (``segments.rollup``).
+dictionary-encoded unless most of their texts occur once; buffers are not compressed, so that a mapped spill
+is read in place. Columns that no row of a spill has may be absent. First and last metrics have their time
+beside them (``segments.rollup``).
 """
 
 import mmap
@@ -26,7 +27,7 @@ from segments.truncation import Int64Array
 def write_spill(rows: pa.Table | pa.RecordBatch, path: Path) -> int:
     """Sorts rows by time (equal times keep their order) and writes one spill; returns its bytes.
 
-    Durable, whole and under its name when it returns; text columns come out dictionary-encoded.
+    Durable, whole and under its name when it returns; text columns come out as of ``with_dictionaries``.
 
     Raises:
         StorageFull, StorageMisconfigured, StorageUnavailable: the disk refused.
@@ -35,12 +36,7 @@ def write_spill(rows: pa.Table | pa.RecordBatch, path: Path) -> int:
     times = np.asarray(table.column(TIME_COLUMN).cast(pa.int64()))
     if np.any(times[1:] < times[:-1]):
         table = table.take(array_of(np.argsort(times, kind="stable")))
-    for index, field in enumerate(table.schema):
-        if pa.types.is_string(field.type):
-            encoded = table.column(index).dictionary_encode()
-            table = table.set_column(index, field.with_type(encoded.type), encoded)
-    # One batch, so that the file needs one dictionary per column.
-    table = table.unify_dictionaries().combine_chunks()
+    table = with_dictionaries(table)
     try:
         with temporary_beside(path) as (file, temporary):
             sink: Any = file
@@ -52,6 +48,26 @@ def write_spill(rows: pa.Table | pa.RecordBatch, path: Path) -> int:
     except OSError as error:
         raise disk_error(error, path, "spilling to") from error
     return size_bytes
+
+
+# Rows looked at to tell whether a column's texts repeat.
+_SAMPLE_ROWS = 4_096
+
+
+def with_dictionaries(table: pa.Table) -> pa.Table:
+    """The rows as one batch, with a dictionary for each text column whose texts repeat.
+
+    A dictionary of texts that mostly occur once takes more time and space than the texts.
+    """
+    for index, field in enumerate(table.schema):
+        if not pa.types.is_string(field.type):
+            continue
+        sample = table.column(index).slice(0, _SAMPLE_ROWS)
+        if 2 * pc.count_distinct(sample).as_py() <= len(sample) or len(sample) < _SAMPLE_ROWS:
+            encoded = table.column(index).dictionary_encode()
+            table = table.set_column(index, field.with_type(encoded.type), encoded)
+    # One batch, so that a file needs one dictionary per column.
+    return table.unify_dictionaries().combine_chunks()
 
 
 # Each mapping holds a file descriptor; late rows make many tiny spills, which are better read.

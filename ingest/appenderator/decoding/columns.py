@@ -80,16 +80,15 @@ class ColumnReader:
 
         return texts
 
-    def read(self, values: list[Any]) -> tuple[ArrowArray | list[Any], list[int]]:
+    def read(self, values: list[Any], *, typed: bool = False) -> tuple[ArrowArray | list[Any], list[int]]:
         """The column, and the positions (null in the column) whose value needs the rules for single rows.
 
-        An auto column stays a list of canonical values, because rows yet to come may widen it.
+        ``typed``: every value is known to be null or of the column's own type. An auto column stays a
+        list of canonical values, because rows yet to come may widen it.
         """
-        if self._arrow is not None and set(map(type, values)) <= _EXPECTED[self._arrow]:
-            try:
-                return self._of_expected(values), []
-            except (OverflowError, pa.ArrowInvalid, UnicodeEncodeError):
-                pass
+        column = None if self._arrow is None else self._at_once(values, self._arrow, typed)
+        if column is not None:
+            return column, []
         bad: list[int] = []
         canonical: list[Any] = []
         for at, value in enumerate(values):
@@ -99,6 +98,29 @@ class ColumnReader:
                 canonical.append(None)
                 bad.append(at)
         return canonical if self._arrow is None else self.build(canonical), bad
+
+    def _at_once(self, values: list[Any], arrow: pa.DataType, typed: bool) -> ArrowArray | None:
+        """The column without looking at single values; None where their types are mixed or out of range."""
+        try:
+            if self.field.kind is Kind.STRING:
+                return pa.array(values, pa.string())
+            if typed or set(map(type, values)) <= _EXPECTED[arrow]:
+                return self._of_expected(values)
+        except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid, pa.ArrowTypeError):
+            pass
+        if self.field.kind is Kind.STRING:
+            return self._texts_of_one_type(set(map(type, values)) - {_NONE}, values)
+        return None
+
+    def _texts_of_one_type(self, kinds: set[type], values: list[Any]) -> ArrowArray | None:
+        if kinds == {bool}:
+            return pa.array(values, pa.bool_()).cast(pa.string())
+        if kinds == {int}:
+            try:
+                return pa.array(values, pa.int64()).cast(pa.string())
+            except (OverflowError, pa.ArrowInvalid):
+                return None
+        return None
 
     def _of_expected(self, values: Sequence[Any]) -> ArrowArray:
         if self._arrow != pa.float32():

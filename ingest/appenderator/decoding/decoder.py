@@ -115,7 +115,9 @@ class RowDecoder:
         columns: list[ArrowArray] = []
         bad = ~good
         for reader in self._readers:
-            column, bad_rows = reader.read(self._fast.column(fast_rows, reader.field.source))
+            source = reader.field.source
+            values = self._fast.column(fast_rows, source)
+            column, bad_rows = reader.read(values, typed=self._fast.is_typed(source))
             columns.append(column)
             bad[bad_rows] = True
         documents: list[dict[str, Any]] = fast_rows if self._fast.reads_objects else []

@@ -37,6 +37,8 @@ class FastReader:
         self._misses: dict[str, int] = {}
         self._wide: set[str] = set()
         self._names: dict[str, str] = {}
+        self._typed: set[str] = set()
+        self._typed_all: set[str] = set()
         self.reads_objects = plan.discovery is not Discovery.NONE
         self._decode: Callable[[Any], Any] = self._decoder()
 
@@ -66,6 +68,7 @@ class FastReader:
         """The rows of the accepted messages, in order, and the positions of the others."""
         rows: list[Any] = []
         rejected: list[int] = []
+        self._typed_all = self._typed
         remaining = iter(messages)
         while True:
             try:
@@ -75,6 +78,10 @@ class FastReader:
                 at = len(rows) + len(rejected)
                 rejected.append(at)
                 self._learn(messages[at])
+
+    def is_typed(self, source: Source) -> bool:
+        """Whether every value of the field in the rows read last is null or of its column's type."""
+        return not source.rest and source.root in self._typed_all
 
     def _learn(self, message: bytes | None) -> None:
         """Widens a field that keeps coming with another type than expected."""
@@ -95,6 +102,7 @@ class FastReader:
                     widened = True
         if widened:
             self._decode = self._decoder()
+            self._typed_all = self._typed_all & self._typed
 
     def _taken(self, root: str) -> tuple[type, ...]:
         kind = next(f.kind for f in self._plan.fields if f.source.root == root)

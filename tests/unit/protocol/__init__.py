@@ -1,1 +1,0 @@
-"""The pure machines, cell by cell."""
