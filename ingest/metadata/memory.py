@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from ingest.metadata import rules
@@ -51,7 +52,9 @@ class MemoryTables(MemoryOffsets):
 
     def _difference(self, datasource: str, since: int | None) -> tuple[tuple[SegmentRow, ...], tuple[str, ...]]:
         added, removed = [], []
-        for name, entry in sorted(self.state.segments.get(datasource, {}).items()):
+        entries = self.state.segments.get(datasource, {})
+        for name in sorted(entries if since is None else self._changed_after(datasource, since)):
+            entry = entries[name]
             last_added, last_removed = entry.visibility[-1]
             if last_removed is None:
                 if since is None or last_added > since:
@@ -59,6 +62,10 @@ class MemoryTables(MemoryOffsets):
             elif since is not None and last_removed > since:
                 removed.append(name)
         return tuple(added), tuple(removed)
+
+    def _changed_after(self, datasource: str, version: int) -> set[str]:
+        recent = reversed(self.state.changes.get(datasource, ()))
+        return {name for _, name in takewhile(lambda change: change[0] > version, recent)}
 
     def _row(self, name: str, entry: SegmentEntry) -> SegmentRow:
         segment = self._parsed.get(name)
@@ -91,6 +98,7 @@ class MemoryTables(MemoryOffsets):
                 entry = entries[name]
                 visibility = rules.marked(entry.visibility, used, version)
                 entries[name] = replace(entry, state="published" if used else "unused", visibility=visibility)
+                state.changes[datasource].append((version, name))
             return len(changed)
 
 

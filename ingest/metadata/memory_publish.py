@@ -120,6 +120,7 @@ class MemoryPublishing(MemoryBase):
             entries[str(payload["id"])] = SegmentEntry(
                 group.datasource, payload, "published", now_ms, ((version, None),)
             )
+            state.changes.setdefault(group.datasource, []).append((version, str(payload["id"])))
         key = (ref.supervisor, group.topic)
         state.streams[key] = replace(state.streams[key], committed=state.streams[key].committed.with_(request.end))
         state.watermarks[key] = furthest(state.watermarks.get(key, OffsetMap()), request.watermark_ms)

@@ -87,6 +87,7 @@ class MemoryState:
     staged_paths: dict[str, int] = field(default_factory=dict)
     staged_of: dict[SequenceRef, tuple[int, ...]] = field(default_factory=dict)
     segments: dict[str, dict[str, SegmentEntry]] = field(default_factory=dict)
+    changes: dict[str, list[tuple[int, str]]] = field(default_factory=dict)  # (version, segment id), growing
     tables: dict[str, int] = field(default_factory=dict)
 
     def copy(self) -> MemoryState:
