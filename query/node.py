@@ -16,13 +16,14 @@ from query.clock import Clock
 from query.columns import table_def
 from query.engine import Engine, EngineSettings, Run
 from query.errors import InvalidQuery, QueryCancelled, QueryError, QueryUnavailable
-from query.live import BoundTable, LiveSettings, LiveTables
+from query.live import BoundTable, LiveTables
 from query.mirror import Mirror, MirroredChunk
 from query.model import PlannedQuery, SqlRequest, TableUse
 from query.source import LiveSource, SegmentCatalog
 from query.sql.catalogue import TableDef
 from query.sql.metadata import NoSystemTables, SystemTables, inline_rows
 from query.sql.planner import plan
+from query.task_calls import LiveSettings
 from query.timeline_cache import TimelineCache
 from query.worker_wire import root_path
 from segments.cache import SegmentCache

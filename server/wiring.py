@@ -26,8 +26,8 @@ from ingest.worker.middle_manager import MiddleManager, WorkerSettings
 from ingest.worker.ports import OverlordWorkers
 from ingest.worker.stopping import stop_tasks
 from query.engine import EngineSettings
-from query.live import LiveSettings
 from query.node import NodeSettings, QueryNode
+from query.task_calls import LiveSettings
 from segments.cache import SegmentCache
 from segments.civil import format_iso_ms
 from segments.storage.base import DeepStorage

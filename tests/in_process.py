@@ -262,3 +262,14 @@ class System:
 
     def rows_published(self) -> int:
         return sum(row.rows_stored for row in self.ledger())
+
+
+def chain_is_whole(system: System) -> None:
+    """Every published range of a partition starts where the one before ended, and counts its messages."""
+    at: dict[int, int] = {}
+    for row in system.ledger():
+        for partition, start in row.start.items():
+            assert at.get(partition, 0) == start, row
+            at[partition] = row.end[partition]
+            assert row.counts[partition].offsets == row.end[partition] - start
+    assert OffsetMap(at) == system.committed()

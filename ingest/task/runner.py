@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -69,7 +69,7 @@ from ingest.task.publishing import HandoffExecutor, PublishExecutor, PublishPort
 from ingest.task.reading import StreamReader
 from ingest.task.rows import TaskRows
 from ingest.task.settings import limits_of
-from ingest.task.status import compose_heartbeat
+from ingest.task.status import Pauses, compose_heartbeat
 from segments.storage.base import DeepStorage
 
 log = structlog.get_logger()
@@ -124,6 +124,7 @@ class TaskRunner:
         self._stop_requested = False
         self._sleep = threading.Event()
         self._started = False
+        self._pauses = Pauses()
 
     # ---------------------------------------------------------------- from other threads
 
@@ -155,7 +156,8 @@ class TaskRunner:
         return self._reader.error
 
     def _compose(self) -> TaskHeartbeat:
-        return compose_heartbeat(self._spec.token, self._view, self._ports.rows, self._reader.error)
+        beat = compose_heartbeat(self._spec.token, self._view, self._ports.rows, self._reader.error)
+        return replace(beat, counters=beat.counters | self._pauses.counters())
 
     # ---------------------------------------------------------------- the ingest thread
 
@@ -230,6 +232,7 @@ class TaskRunner:
                 if done is not None:
                     events.append(done)
         self._view = self._machine.view()
+        self._pauses.see(self._view.paused_since_ms, self._now())
 
     def _note(self, event: Event) -> None:
         """Keeps what the shell itself needs of an event before the machine decides on it."""

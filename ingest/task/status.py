@@ -11,6 +11,28 @@ from ingest.task.rows import TaskRows
 PARSE_ERRORS_TOLD = 10
 
 
+class Pauses:
+    """How often and how long reading stood still for a checkpoint. For the ingest thread; ``counters`` for any."""
+
+    def __init__(self) -> None:
+        self._since_ms: int | None = None
+        self._count = 0
+        self._total_ms = 0
+        self._longest_ms = 0
+
+    def see(self, since_ms: int | None, now_ms: int) -> None:
+        """After every event: when the present pause began, None while there is none (monotonic)."""
+        if self._since_ms is not None and since_ms != self._since_ms:
+            took_ms = now_ms - self._since_ms
+            self._count += 1
+            self._total_ms += took_ms
+            self._longest_ms = max(self._longest_ms, took_ms)
+        self._since_ms = since_ms
+
+    def counters(self) -> dict[str, int]:
+        return {"pauses": self._count, "pausedMs": self._total_ms, "pausedMsLongest": self._longest_ms}
+
+
 def compose_heartbeat(token: str, view: TaskView, rows: TaskRows, stream_error: str | None) -> TaskHeartbeat:
     """A beat from the task's last picture; safe from any thread."""
     held_rows, held_bytes = rows.held()

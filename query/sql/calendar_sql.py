@@ -7,6 +7,7 @@ from query.sql.term import text_sql
 from segments.civil import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from segments.truncation import offset_ms
 
+_LIFT = 2**61
 _EPOCH = "TIMESTAMP '1970-01-01'"
 _TRUNCATED = {1: "month", 3: "quarter", 12: "year"}
 
@@ -29,19 +30,30 @@ def utc(local_ms: str, zone: str) -> str:
 
 
 def remainder(value: str, width: int, anchor: int = 0) -> str:
-    """The distance from the last multiple of ``width``, never negative; DuckDB's own % follows the sign."""
-    shifted = f"({value} - {anchor})" if anchor else value
-    return f"((({shifted} % {width}) + {width}) % {width})"
+    """The distance from the last multiple of ``width``, never negative; DuckDB's own % follows the sign.
+
+    So the value is lifted by a large multiple of the width first: cheaper than a second %, and exact for any
+    value within 2**60 of zero.
+    """
+    return f"(({value} + {_LIFT // width * width - anchor}) % {width})"
+
+
+def multiple(value: str, width: int, anchor: int = 0) -> str:
+    """The last multiple of ``width``, counted from ``anchor``, at or before the value: ``value - remainder(...)``."""
+    lift = _LIFT // width * width - anchor
+    return f"(({value} + {lift}) // {width} * {width} - {lift})"
 
 
 def floor(value_ms: str, span: Span, zone: str, origin_ms: int | None) -> str:
     """The start of the bucket of a time: the SQL of ``calendar_math.floor_ms``."""
     if span.parts > 1:
-        return f"({value_ms} - {remainder(value_ms, whole_ms(span, zone), origin_ms or 0)})"
+        return multiple(value_ms, whole_ms(span, zone), origin_ms or 0)
     if span.fixed_ms:
         if origin_ms is None and span.fixed_ms in (HOUR_MS, MINUTE_MS, SECOND_MS, 1):
+            if zone == "UTC":
+                return multiple(value_ms, span.fixed_ms)
             return f"({value_ms} - {remainder(local(value_ms, zone), span.fixed_ms)})"
-        return f"({value_ms} - {remainder(value_ms, span.fixed_ms, fixed_anchor_ms(zone, origin_ms))})"
+        return multiple(value_ms, span.fixed_ms, fixed_anchor_ms(zone, origin_ms))
     if span.days:
         return floor_days(value_ms, zone, span.days, day_anchor_ms(span, zone, origin_ms))
     return _floor_months(value_ms, span.months, zone, origin_ms)
@@ -49,8 +61,7 @@ def floor(value_ms: str, span: Span, zone: str, origin_ms: int | None) -> str:
 
 def floor_days(value_ms: str, zone: str, days: int, anchor_ms: int) -> str:
     """The start of a bucket of whole days on a zone's clock."""
-    civil = local(value_ms, zone)
-    return utc(f"({civil} - {remainder(civil, days * DAY_MS, anchor_ms)})", zone)
+    return utc(multiple(local(value_ms, zone), days * DAY_MS, anchor_ms), zone)
 
 
 def _floor_months(value_ms: str, months: int, zone: str, origin_ms: int | None) -> str:

@@ -12,7 +12,7 @@ from ingest.errors import StoreUnreachable
 from ingest.metadata.memory import StoreHooks
 from ingest.offsets import OffsetMap
 from segments.errors import StorageUnavailable
-from tests.in_process import System, click, eventually, spec
+from tests.in_process import System, chain_is_whole, click, eventually, spec
 
 
 @pytest.fixture
@@ -20,17 +20,6 @@ def system(tmp_path: Path) -> Iterator[System]:
     found = System(tmp_path)
     yield found
     found.stop()
-
-
-def chain_is_whole(system: System) -> None:
-    """Every published range of a partition starts where the one before ended, and counts its messages."""
-    at: dict[int, int] = {}
-    for row in system.ledger():
-        for partition, start in row.start.items():
-            assert at.get(partition, 0) == start, row
-            at[partition] = row.end[partition]
-            assert row.counts[partition].offsets == row.end[partition] - start
-    assert OffsetMap(at) == system.committed()
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

@@ -14,9 +14,9 @@ import pytest
 from ingest.clock import SystemClock
 from query.engine import Engine, EngineSettings
 from query.errors import QueryCancelled, QueryUnavailable, ResourceLimitExceeded, UnknownName
-from query.live import LiveSettings
 from query.model import SqlRequest
 from query.node import NodeSettings, QueryNode
+from query.task_calls import LiveSettings
 from segments.cache import SegmentCache
 from segments.errors import StorageUnavailable
 from segments.rollup import TIME_OF_PREFIX

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from query.errors import UnknownName
 from query.model import ResultFormat, SqlRequest
+from query.sql.frame import FUNCTIONS
 from query.sql.metadata import SYS
+from query.sql.windows import WINDOW_NAMES
 from tests.conformance.engine import answer
 from tests.unit.query.rows import catalogue, planned, table
 
@@ -93,3 +96,9 @@ def test_a_plan_says_which_columns_of_which_table_it_reads() -> None:
     }
     assert not planned("SELECT 1").tables
     assert len(planned("SELECT COUNT(*) FROM t").tables[0].columns) == 1
+
+
+def test_the_page_about_sql_tells_every_function() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "sql.md").read_text(encoding="utf-8")
+    absent = [name for name in (*FUNCTIONS, *WINDOW_NAMES) if f"`{name}`" not in page]
+    assert not absent, f"docs/reference/sql.md does not tell {absent}"

@@ -1,0 +1,161 @@
+"""What operators do to a running supervisor, joined in memory: suspend, resume, change, terminate, reset, hand-off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.offsets import OffsetMap
+from ingest.overlord.overlord import UnknownSupervisor, WrongState
+from tests.in_process import System, chain_is_whole, click, eventually, spec
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[System]:
+    found = System(tmp_path)
+    yield found
+    found.stop()
+
+
+def running(system: System, partitions: int = 1, **settings: Any) -> None:
+    system.stream.create_topic("clicks", partitions)
+    system.start()
+    system.overlord.submit(spec(**settings))
+
+
+def feed(system: System, count: int, partition: int = 0) -> None:
+    system.stream.append("clicks", partition, [click(n) for n in range(count)])
+
+
+def test_groups_share_the_partitions(system: System) -> None:
+    running(system, 4, taskCount=2, maxRowsPerSegment=100)
+    for partition in range(4):
+        feed(system, 250, partition)
+    eventually(lambda: len(system.tasks()) == 2)
+    eventually(lambda: system.rows_published() == 800, 30)
+    groups = {row.ref.group: set(row.start) for row in system.ledger()}
+    assert sorted(len(partitions) for partitions in groups.values()) == [2, 2]
+    chain_is_whole(system)
+
+
+def test_a_resumed_supervisor_goes_on_where_it_stopped(system: System) -> None:
+    running(system)
+    feed(system, 150)
+    eventually(lambda: system.records_read() == 150)
+    system.overlord.suspend("clicks")
+    with pytest.raises(WrongState):
+        system.overlord.suspend("clicks")
+    eventually(lambda: not system.tasks())
+    assert system.committed() == OffsetMap({0: 150})
+    feed(system, 50)
+    system.overlord.resume("clicks")
+    eventually(lambda: system.records_read() == 200)
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 200)
+    chain_is_whole(system)
+
+
+def test_a_changed_spec_cuts_over_at_a_checkpoint(system: System) -> None:
+    running(system)
+    feed(system, 100)
+    eventually(lambda: system.records_read() == 100)
+    posted = spec()
+    posted["spec"]["dataSchema"]["dimensionsSpec"]["dimensions"] = ["page"]
+    record, _ = system.overlord.submit(posted)
+    assert record.version == 2
+    eventually(lambda: system.rows_published() == 100)
+    feed(system, 100)
+    eventually(lambda: system.records_read() == 200)
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 200)
+    chain_is_whole(system)
+    assert [row.spec_version for row in system.ledger()] == [1, 2]
+    columns = [row.segment.schema.dimensions for row in system.store.segments("clicks", None, 10, False)]
+    assert sorted(columns) == [("page",), ("page", "n")]
+
+
+def test_a_terminated_supervisor_publishes_what_it_read_and_is_gone(system: System) -> None:
+    running(system)
+    feed(system, 100)
+    eventually(lambda: system.records_read() == 100)
+    system.overlord.terminate("clicks")
+    eventually(lambda: system.rows_published() == 100)
+    eventually(lambda: not system.tasks())
+    eventually(lambda: system.overlord.leading().runner("clicks") is None)
+    with pytest.raises(UnknownSupervisor):
+        system.overlord.status("clicks")
+    with pytest.raises(UnknownSupervisor):
+        system.overlord.resume("clicks")
+
+
+def test_a_reset_publishes_what_was_read_then_moves_the_offset(system: System) -> None:
+    running(system, 2)
+    feed(system, 100)
+    feed(system, 100, 1)
+    eventually(lambda: system.records_read() == 200)
+    system.overlord.reset_offsets("clicks", OffsetMap({0: 40}))
+    eventually(lambda: system.rows_published() == 200, 30)
+
+    def epochs() -> OffsetMap:
+        stored = system.store.offsets("clicks", "clicks")
+        return OffsetMap() if stored is None else stored.epochs
+
+    eventually(lambda: epochs().get(0, 0) > 0, 30)
+    eventually(lambda: system.records_read() == 200, 30)
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 260, 30)
+    assert system.committed() == OffsetMap({0: 100, 1: 100})
+    assert any(row.action == "reset" for row in system.store.audit("clicks", 10))
+
+
+def test_bad_records_are_published_in_a_quarantine_file(system: System) -> None:
+    running(system)
+    system.stream.append("clicks", 0, [click(1), b"{not json", click(2), None])
+    eventually(lambda: system.records_read() == 4)
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 2)
+    (row,) = system.ledger()
+    counts = row.counts[0]
+    assert (counts.good, counts.unparseable, counts.tombstones) == (2, 1, 1)
+    (file,) = system.store.quarantine_files("clicks", 10)
+    assert file.rows == 1
+    assert system.storage.exists(file.load_spec)
+
+
+def test_a_task_keeps_published_rows_until_every_query_node_has_acknowledged(system: System) -> None:
+    running(system, maxRowsPerSegment=100)
+
+    def node(acknowledged: int) -> None:
+        versions = {"clicks": acknowledged}
+        system.store.renew_node("query-1", ["query"], "q:1", system.clock.now_ms(), versions, {})
+
+    node(0)
+    feed(system, 150)
+    eventually(lambda: system.rows_published() == 100)
+    (task,) = system.tasks()
+    eventually(lambda: len(task.runner.view.sequences) == 2)
+    assert task.rows.held()[0] == 150, "published, and still held for the node"
+    node(system.ledger()[0].version)
+    eventually(lambda: task.rows.held()[0] == 50)
+
+
+def test_rows_are_handed_off_at_once_without_query_nodes(system: System) -> None:
+    running(system, maxRowsPerSegment=100)
+    feed(system, 150)
+    eventually(lambda: system.rows_published() == 100)
+    (task,) = system.tasks()
+    eventually(lambda: task.rows.held()[0] == 50)
+
+
+def test_an_ended_task_is_shut_down_by_its_id_and_replaced(system: System) -> None:
+    running(system)
+    feed(system, 100)
+    eventually(lambda: system.records_read() == 100)
+    (task,) = system.tasks()
+    assert system.overlord.shut_down_task(task.task.task_id)
+    eventually(lambda: system.tasks() and task not in system.tasks())
+    eventually(lambda: system.records_read() == 100)
+    assert not system.overlord.shut_down_task("no such task")
