@@ -16,7 +16,6 @@ from ingest.supervisor.messages import (
     GroupOpened,
     OffsetsStored,
     PublishSeen,
-    Reload,
     ReplicaLeaving,
     ResetAsked,
     SequenceSealed,
@@ -56,6 +55,8 @@ class SupervisorMachine(GroupRules):
         commands = self._dispatch(event)
         if isinstance(event, Tick | StateLoaded):
             commands += self._keep_going()
+        if self.reloading:
+            return commands  # nothing new is begun on a view known to be outdated
         commands += self.steer_groups()
         commands += self.advance_resets()
         for group in list(self.groups.values()):
@@ -158,7 +159,7 @@ class SupervisorMachine(GroupRules):
             case ResetAsked():
                 return self.on_reset_asked(event)
             case StoreRefused():
-                return [Reload()]
+                return self.reload()
 
     def _on_desired_changed(self, event: DesiredChanged) -> list[Command]:
         """A new spec cuts over at a checkpoint; another topic means other offsets: they are read first."""
@@ -169,4 +170,4 @@ class SupervisorMachine(GroupRules):
         if not other_topic:
             return []
         self.offsets, self.plan_for = None, None
-        return [Reload()]
+        return self.reload()

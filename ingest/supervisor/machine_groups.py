@@ -16,7 +16,6 @@ from ingest.supervisor.messages import (
     OpenGroup,
     PublishSeen,
     RaiseEpochs,
-    Reload,
     ResetAsked,
     ResetOffsets,
     Rested,
@@ -40,7 +39,7 @@ class GroupRules(ReplicaRules):
         self.wall_ms = event.wall_ms
         self.desired = event.state.desired
         self.offsets = event.state.offsets
-        self.loaded, self.storing_offsets = True, False
+        self.loaded, self.reloading, self.storing_offsets = True, False, False
         self.opening = set()
         number = self.next_round()
         self.groups = {}
@@ -107,7 +106,7 @@ class GroupRules(ReplicaRules):
         self.storing_offsets = False
         if any(reset.resetting for reset in self.resets):
             self.resets = [reset for reset in self.resets if not reset.resetting]
-            return [Reload()]
+            return self.reload()
         return []
 
     def _update_plan(self) -> None:

@@ -15,7 +15,6 @@ from ingest.supervisor.messages import (
     CreateAttempt,
     KillAttempt,
     MoveAttempt,
-    Reload,
     ReplicaLeaving,
     SendTask,
     SetCommitter,
@@ -171,7 +170,7 @@ class ReplicaRules(RoundRules):
             return ended
         # The store told it that nothing is left, so a publish was not heard of here: look before another starts.
         group.restart_ms = self.now_ms + self.config.restart_ms
-        return [*ended, Reload()]
+        return [*ended, *self.reload()]
 
     def on_attempt_moved(self, event: AttemptMoved) -> list[Command]:
         """Ended for good: it leaves the group, its round and its office."""
@@ -199,7 +198,8 @@ class ReplicaRules(RoundRules):
         staying = [r for r in group.running() if not r.leaving]
         surplus = staying[self.config.replicas :] if group.open is not None else []
         for replica in surplus:
-            replica.leaving = any(r is not replica and r.reached(replica) for r in staying)
+            others = [r for r in staying if r is not replica and self.silent_ms(r) < 0]
+            replica.leaving = any(r.reached(replica) for r in others)
         commands: list[Command] = []
         if group.is_done:
             waiting = [r for r in group.replicas.values() if not r.runs and not r.ending]

@@ -8,6 +8,7 @@ from ingest.supervisor.agreement import CheckpointRound, RoundReason, RoundStep
 from ingest.supervisor.messages import (
     CheckpointAsked,
     Command,
+    Reload,
     SealSequence,
     SendTask,
     SequenceSealed,
@@ -19,6 +20,13 @@ from ingest.supervisor.state import Group, Replica, SupervisorStateBase
 
 class RoundRules(SupervisorStateBase):
     """One round per group at a time; each step has a deadline; a late reply answers nothing."""
+
+    def reload(self) -> list[Command]:
+        """Reads the store again; until then only what arrives is noted."""
+        if self.reloading:
+            return []
+        self.reloading = True
+        return [Reload()]
 
     # ------------------------------------------------------------ beginning
 

@@ -139,6 +139,7 @@ class SupervisorStateBase:
         self.wall_ms = 0
         self.round_number = 0
         self.loaded = False
+        self.reloading = False
         self.desired = DesiredState.RUNNING
         self.offsets: StreamOffsets | None = None
         self.storing_offsets = False
