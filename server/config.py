@@ -17,6 +17,8 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 from segments.errors import ServiceError
 
 ENV_PREFIX = "SILTSTONE_"
+CLIENT_VARIABLES = frozenset({"SILTSTONE_URL"})
+"""What the command line's clients read: no settings, but no misspelt ones either."""
 
 Role = Literal["overlord", "middle-manager", "query", "api"]
 ROLES: tuple[Role, ...] = ("overlord", "middle-manager", "query", "api")
@@ -266,7 +268,7 @@ def _unknown_in_environment(environment: Mapping[str, str]) -> Iterator[str]:
     known = {ENV_PREFIX + key.upper().replace(".", "__"): key for key in known_keys()}
     sections = {name.split("__")[0] for name in known if "__" in name}
     for name in environment:
-        if not name.startswith(ENV_PREFIX) or name in known or name in sections:
+        if not name.startswith(ENV_PREFIX) or name in known or name in sections or name in CLIENT_VARIABLES:
             continue
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
         if "__" in name or near:

@@ -22,7 +22,7 @@ class Unanswered(Exception):
 class HttpPool:
     """A pool for many hosts; safe from any thread. Redirects and retries are the caller's."""
 
-    def __init__(self, connections_per_host: int = 8, hosts: int = 256) -> None:
+    def __init__(self, connections_per_host: int = 32, hosts: int = 256) -> None:
         self._pool = urllib3.PoolManager(
             num_pools=hosts,
             maxsize=connections_per_host,

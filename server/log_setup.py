@@ -28,4 +28,6 @@ def set_up_logging(level: str, style: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    # It warns of every connection that it cannot keep and of every retry; callers report what matters.
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")

@@ -36,7 +36,7 @@ class Client:
     def __init__(self, url: str = DEFAULT_URL, timeout_s: float = 300.0) -> None:
         self.url = url.rstrip("/")
         self._http = urllib3.PoolManager(
-            timeout=urllib3.Timeout(connect=5.0, read=timeout_s), retries=urllib3.Retry(connect=2, read=0, redirect=3)
+            timeout=urllib3.Timeout(connect=5.0, read=timeout_s), retries=urllib3.Retry(connect=0, read=0, redirect=3)
         )
 
     # -- supervisors

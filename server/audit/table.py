@@ -142,10 +142,16 @@ def _stray_files(
 ) -> Iterator[str]:
     """Files below the table's prefix that no row names: neither published, nor staged, nor being deleted."""
     known = {str(row.segment.load_spec) for row in segments} | {str(row.load_spec) for row in quarantined.values()}
-    tracked = store.tracked_paths(table)
-    for stored in storage.list(f"{table}/"):
-        if str(stored.load_spec) not in known and stored.key not in tracked:
-            yield f"{stored.key}: a file of {stored.size_bytes} bytes that no row names"
+    strays = [stored for stored in storage.list(f"{table}/") if str(stored.load_spec) not in known]
+    if strays:
+        # Read after the files were listed, unfinished before published: a file on its way is in one of them.
+        tracked = store.tracked_paths(table)
+        known |= {str(row.segment.load_spec) for row in _segments(store, table)}
+        known |= {str(row.load_spec) for row in store.quarantine_files(table, PAGE)}
+        for stored in strays:
+            named = stored.key in tracked or str(stored.load_spec) in known
+            if not named and storage.exists(stored.load_spec):
+                yield f"{stored.key}: a file of {stored.size_bytes} bytes that no row names"
     for row in quarantined.values():
         if not storage.exists(row.load_spec):
             yield f"{row.path}: the quarantine file of {row.ref.name} is missing"
