@@ -11,9 +11,9 @@ from query.errors import InvalidQuery, UnsupportedQuery
 from query.sql import term as t
 from query.sql.casts import as_boolean, as_number, as_string, cast_to
 from query.sql.frame import AGGREGATES, ARITIES, FUNCTIONS, Arguments, Frame, function, node
-from query.sql.functions_time import as_time
+from query.sql.functions_time import as_time, constant_text
 from query.sql.scope import where
-from query.sql.term import Term
+from query.sql.term import INTEGER_MAX, Term
 from query.sql.types import BIGINT, BOOLEAN, DOUBLE, FLOAT, VARCHAR, Family, array_of
 
 
@@ -227,7 +227,7 @@ def _at_time(call: Aggregation, moment: Term, size_at: int) -> Term:
 
 
 def _cut(call: Aggregation, value: Term, size_at: int) -> Term:
-    size = call.constant(size_at, 0)
+    size = min(call.constant(size_at, 0), INTEGER_MAX)
     return t.call("left", value.type, value.sql, str(size)) if size > 0 and value.family is Family.STRING else value
 
 
@@ -253,7 +253,7 @@ def _any_value(call: Aggregation) -> Term:
 @aggregate("STRING_AGG", "LISTAGG", least=1, most=3)
 def _string_agg(call: Aggregation) -> Term:
     value = as_string(call.single(), call.rows.zone).sql
-    separator = as_string(call.term(1)).sql if len(call.arguments) > 1 else "''"
+    separator = t.text_sql(constant_text(call.term(1), f"the separator of {call.name}")) if call.arguments[1:] else "''"
     # DISTINCT is ordered by the values, as Druid's set happens to be; without it there is no order to keep.
     order = f" ORDER BY {value}" if call.distinct else call.order
     return Term(call.sql("string_agg", value, separator, order=order), VARCHAR)

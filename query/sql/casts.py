@@ -48,7 +48,13 @@ def as_boolean(term: Term) -> Term:
 
 
 def as_string(term: Term, zone: str = "UTC") -> Term:
-    """The term as text."""
+    """The term as text.
+
+    Raises:
+        InvalidQuery: it has several values, or none that is text.
+    """
+    if term.type.multi:
+        raise InvalidQuery("a multi-value string cannot stand here; use MV_TO_STRING or MV_TO_ARRAY")
     return term if term.family is Family.STRING else cast_to(term, VARCHAR, zone)
 
 

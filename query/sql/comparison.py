@@ -169,6 +169,8 @@ def is_in(frame: Frame, operand: Term, members: list[Term]) -> Term:
     if operand.type.multi:
         equals = [compare(frame, "=", operand, member).sql for member in members if not member.is_null]
         return t.expression(" OR ".join(equals) or "NULL", BOOLEAN)
+    if any(member.type.multi for member in members):
+        return t.expression(" OR ".join(compare(frame, "=", operand, member).sql for member in members), BOOLEAN)
     pairs = [comparable(operand, member, frame.zone) for member in members]
     left_sides = {left.sql for left, _ in pairs}
     if len(left_sides) == 1:

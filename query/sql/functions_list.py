@@ -9,6 +9,7 @@ from query.errors import InvalidQuery
 from query.sql import term as t
 from query.sql.casts import as_string, cast_to
 from query.sql.frame import Arguments, Frame, function
+from query.sql.functions_time import constant_text
 from query.sql.term import Term
 from query.sql.types import BIGINT, BOOLEAN, INTEGER, MULTI_VARCHAR, VARCHAR, Family, SqlType, array_of, element_of
 
@@ -41,6 +42,10 @@ class ListCall:
         if given.type.multi:
             return Term(given.sql, _STRINGS)
         return cast_to(given, element_of(array.type), self.frame.zone)
+
+    def member(self, array: Term, at: int) -> str:
+        """An argument as one member of ``array``."""
+        return cast_to(self.terms[at], element_of(array.type), self.frame.zone).sql
 
     def number(self, at: int) -> str:
         """An argument as a whole number."""
@@ -96,13 +101,13 @@ def _ordinal(call: ListCall) -> Term:
 @_both("OFFSET_OF", 2)
 def _offset_of(call: ListCall) -> Term:
     array = call.list(0)
-    return t.expression(f"nullif(list_position({array.sql}, {call.like(array, 1).sql}), 0) - 1", INTEGER)
+    return t.expression(f"nullif(list_position({array.sql}, {call.member(array, 1)}), 0) - 1", INTEGER)
 
 
 @_both("ORDINAL_OF", 2)
 def _ordinal_of(call: ListCall) -> Term:
     array = call.list(0)
-    return t.expression(f"nullif(list_position({array.sql}, {call.like(array, 1).sql}), 0)", INTEGER)
+    return t.expression(f"nullif(list_position({array.sql}, {call.member(array, 1)}), 0)", INTEGER)
 
 
 @_both("CONTAINS", 2)
@@ -155,7 +160,7 @@ def _slice(call: ListCall) -> Term:
 
 @_both("TO_STRING", 2)
 def _to_string(call: ListCall) -> Term:
-    array, separator = call.list(0), as_string(call.terms[1]).sql
+    array, separator = call.list(0), t.text_sql(constant_text(call.terms[1], f"the separator of {call.name}"))
     texts = array.sql if array.type == _STRINGS else f"CAST({array.sql} AS VARCHAR[])"
     return t.call("array_to_string", VARCHAR, f"nullif({texts}, [])" if call.multi else texts, separator)
 
@@ -163,10 +168,10 @@ def _to_string(call: ListCall) -> Term:
 @_named({"MV_FILTER_ONLY": True, "MV_FILTER_NONE": True}, 2)
 def _filter(call: ListCall) -> Term:
     array, name = call.list(0), call.frame.session.fresh("x")
-    wanted = call.like(array, 1)
+    wanted = Term(call.list(1).sql, _STRINGS) if array.type == _STRINGS else cast_to(call.list(1), array.type)
     word = "" if call.name == "MV_FILTER_ONLY" else "NOT "
     kept = f"list_filter({array.sql}, lambda {name}: {word}list_contains({wanted.sql}, {name}))"
-    return Term(kept, MULTI_VARCHAR)
+    return Term(f"CAST({kept} AS VARCHAR[])", MULTI_VARCHAR)
 
 
 @_named({"MV_TO_ARRAY": True}, 1)

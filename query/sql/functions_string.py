@@ -18,6 +18,7 @@ from query.sql.types import BIGINT, BOOLEAN, INTEGER, VARCHAR
 _JAVA_ONLY = re.compile(r"\(\?(?:[=!>]|<[=!])|[*+?}]\+|\\[1-9]|\\k<")
 # What Java and RE2 read alike but Python does not; only used to find broken patterns early.
 _NOT_PYTHON = re.compile(r"\\[pP](\{[^}]*\}|.)|\(\?[a-z-]+\)|\\[QEz]|\[\[:\^?\w+:\]")
+_LONGEST = 2**31 - 1
 _GROUP = re.compile(r"\$(\d)|\$\{[^}]*\}|\\(.)|(\\)$")
 
 
@@ -27,6 +28,11 @@ def _texts(frame: Frame, terms: list[Term]) -> list[str]:
 
 def _long(one: Term) -> str:
     return cast_to(one, BIGINT).sql
+
+
+def _length(one: Term, least: int = 0) -> str:
+    """A number of characters; longer than any text is as good as endless."""
+    return f"least(greatest({_long(one)}, {least}), {_LONGEST})"
 
 
 def _renamed(name: str, duckdb_name: str, result: str = "VARCHAR", least: int = 1, most: int | None = None) -> None:
@@ -57,7 +63,7 @@ def _substr(frame: Frame, terms: list[Term]) -> Term:
 
 
 def _substring_of(frame: Frame, terms: list[Term]) -> Term:
-    numbers = [_long(one) for one in terms[1:]]
+    numbers = [_length(one, -_LONGEST) for one in terms[1:]]
     return t.call("substring", VARCHAR, as_string(terms[0], frame.zone).sql, *numbers)
 
 
@@ -71,12 +77,12 @@ def _substring(frame: Frame, tree: exp.Expr) -> Term:
 
 @scalar("LEFT", least=2)
 def _left(frame: Frame, terms: list[Term]) -> Term:
-    return t.call('"left"', VARCHAR, *_texts(frame, terms[:1]), f"greatest({_long(terms[1])}, 0)")
+    return t.call('"left"', VARCHAR, *_texts(frame, terms[:1]), _length(terms[1]))
 
 
 @scalar("RIGHT", least=2)
 def _right(frame: Frame, terms: list[Term]) -> Term:
-    return t.call('"right"', VARCHAR, *_texts(frame, terms[:1]), f"greatest({_long(terms[1])}, 0)")
+    return t.call('"right"', VARCHAR, *_texts(frame, terms[:1]), _length(terms[1]))
 
 
 _TRIMS = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
