@@ -10,7 +10,7 @@ holds stays the answer. Sequences that must answer are named by the snapshot (PR
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from query.source import LiveAttempt, RequiredSequence, TableSnapshot
 from segments.live import ChunkInfo, LiveAnswer, LiveSequence, LiveStatus
@@ -64,9 +64,11 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer with this view; it is what the node holds from now on."""
+    """Answer with this view; it is what the node holds from now on. ``kept`` says for which groups an older
+    copy stands in, and why."""
 
     view: View
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,7 @@ def decide(
     chosen: dict[GroupKey, Copy] = {}
     asks: list[LiveAttempt] = []
     faults: list[str] = []
+    stand_ins: list[str] = []
     for key in _groups(snapshot, held):
         fresh = _fresh_candidates(snapshot, held, key, answers)
         unasked = _unasked(snapshot, held, key, answers)
@@ -134,13 +137,16 @@ def decide(
             asks.append(unasked[0])
         elif kept is not None and not kept.fault:
             chosen[key] = kept.copy
+            if fresh or _required(snapshot, key):
+                stand_ins.append(_fault(snapshot, key, fresh))
         elif _required(snapshot, key):
             # A group none of whose sequences was ever assigned is empty, whatever its tasks say (PR-7).
             faults.append(_fault(snapshot, key, candidates))
     if asks:
         return AskAlso(tuple(asks))
     may_keep = trust_held or (held is not None and _is_complete(snapshot, held))
-    return _conclude(snapshot, held, chosen, faults, may_keep)
+    verdict = _conclude(snapshot, held, chosen, faults, may_keep)
+    return replace(verdict, kept=tuple(stand_ins)) if isinstance(verdict, Answer) else verdict
 
 
 def advance(snapshot: TableSnapshot, held: View) -> View | None:

@@ -197,6 +197,8 @@ class _LiveTable:
             with self._timeline.held(self._datasource, at.version):
                 verdict = self._decide(round_, at)
                 if isinstance(verdict, Answer) and self._adopt(round_, at, verdict.view):
+                    if verdict.kept:
+                        _log.debug("live_rows_kept", table=self._datasource, reason="; ".join(verdict.kept))
                     break
                 if isinstance(verdict, AskAlso):
                     round_.answers |= self._tasks.ask(at, verdict.attempts)

@@ -29,13 +29,13 @@ def live_answer(
     for sequence in sequences:
         # Taken once: the ingest thread may replace both meanwhile.
         record, hydrants = sequence.record, sequence.hydrants
+        if not _starts_at_or_after(record.start, ask.vector):
+            # A publish moves all partitions of a sequence at once: whatever this task has heard of its end
+            # or its publish, the committed offsets say that its rows are in segments.
+            continue
         for partition, epoch in record.epochs.items():
             if ask.epochs.get(partition, epoch) != epoch:
                 return refused(LiveStatus.EPOCH, f"partition {partition} was reset")
-        if record.end is not None and _reached(ask.vector, record.end):
-            continue
-        if not _starts_at_or_after(record.start, ask.vector):
-            return refused(LiveStatus.NOT_THERE, f"{record.ref.name} starts at {record.start}, inside the vector")
         live.append(
             LiveSequence(
                 number=record.ref.number,
@@ -54,10 +54,6 @@ def live_answer(
 def chunks_of(number: int, hydrants: Sequence[Hydrant]) -> tuple[ChunkInfo, ...]:
     """Every live chunk in order of arrival."""
     return tuple(piece.info(number, hydrant.ranges_for_chunks()) for hydrant in hydrants for piece in hydrant.pieces)
-
-
-def _reached(vector: Mapping[int, int], end: Mapping[int, int]) -> bool:
-    return all(vector.get(partition, -1) >= offset for partition, offset in end.items())
 
 
 def _starts_at_or_after(start: Mapping[int, int], vector: Mapping[int, int]) -> bool:

@@ -221,6 +221,14 @@ def test_live_answers_follow_the_vector_alone(tmp_path: Path) -> None:
     assert ask(0, version=3) == (LiveStatus.NOT_THERE, [])
 
 
+def test_a_sequence_is_not_live_past_its_start_though_the_task_has_not_heard_of_its_end(tmp_path: Path) -> None:
+    appenderator = held(tmp_path, spec_of(PLAIN))
+    appenderator.append(1, [poll_of(ROWS[:10])])
+    appenderator.open_sequence(record_of(2, start={0: 10}), spec_of(PLAIN))
+    answer = appenderator.live(LiveAsk(2, 7, {0: 10}, {0: 0}))
+    assert (answer.status, [sequence.number for sequence in answer.sequences]) == (LiveStatus.OK, [2])
+
+
 def test_rejected_records_go_to_one_quarantine_file_over_all_spills(tmp_path: Path) -> None:
     appenderator = held(tmp_path, spec_of(PLAIN))
     appenderator.append(1, [poll_of([b"{broken", {"t": BASE}, None], timestamps_ms=[5, 6, 7])])
