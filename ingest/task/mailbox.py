@@ -28,6 +28,7 @@ class TaskMailbox:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting: list[_Waiting] = []
+        self._closed = False
 
     def post(self, event: Event) -> None:
         self._events.put(event)
@@ -51,6 +52,8 @@ class TaskMailbox:
         """
         waiting = _Waiting(command)
         with self._lock:
+            if self._closed:
+                raise CommandRefused("the task has ended")
             self._waiting.append(waiting)
         self.post(CommandReceived(self._clock.monotonic_ms(), command))
         waiting.answered.wait(timeout_ms / 1_000)
@@ -72,3 +75,12 @@ class TaskMailbox:
                     waiting.answered.set()
                     self._waiting.remove(waiting)
                     return
+
+    def close(self) -> None:
+        """Nothing is handled any more: whoever waits, or comes later, is refused at once."""
+        with self._lock:
+            self._closed = True
+            for waiting in self._waiting:
+                waiting.reply = Reply(waiting.command, refused="the task has ended")
+                waiting.answered.set()
+            self._waiting.clear()

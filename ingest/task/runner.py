@@ -169,6 +169,7 @@ class TaskRunner:
         if self._outcome is None:
             self._ports.rows.persist()
             self._outcome = Outcome(None, "stopped with its process; restorable")
+        self._mailbox.close()
         self._stop_threads()
         return self._outcome
 
