@@ -88,7 +88,7 @@ def task_status(attempt: AttemptRecord) -> dict[str, Any]:
         attempt.state, "RUNNING"
     )
     host, _, port = (attempt.address or "").rpartition(":")
-    location = {"host": host or None, "port": int(port) if port else -1, "tlsPort": -1}
+    location = {"host": host or None, "port": int(port) if port.isdigit() else -1, "tlsPort": -1}
     runner = {"complete": "NONE", "running": "RUNNING", "pending": "PENDING"}[_state(attempt)]
     return {
         "id": attempt.task_id,

@@ -1,0 +1,269 @@
+"""Druid's routes over a whole system in memory: forms of answers, error bodies, and who answers what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from starlette.testclient import TestClient
+
+from query.errors import QueryTimeout
+from query.model import PlannedQuery, SqlRequest
+from query.sql.catalogue import ColumnDef, MemoryCatalogue, TableDef
+from query.sql.planner import plan
+from query.sql.types import BIGINT
+from server.app import Targets, build_app
+from server.catalog import StoreCatalog
+from server.config import Settings
+from server.directory import Directory
+from server.health import Health
+from server.metrics import Metrics
+from server.parts import Parts
+from tests.in_process import System, click, eventually, spec
+
+SUPERVISOR = "/druid/indexer/v1/supervisor"
+TABLES = MemoryCatalogue([TableDef("numbers", (ColumnDef("n", BIGINT),))])
+
+
+class Numbers:
+    """A query service over one column of a thousand numbers; a statement named ``breaks`` breaks after some."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+        self.running = {"known"}
+
+    def execute(self, request: SqlRequest) -> NumbersAnswer:
+        return NumbersAnswer(self, plan(request, TABLES, 0), "breaks" in request.context)
+
+    def cancel(self, query_id: str) -> bool:
+        return query_id in self.running
+
+
+class NumbersAnswer:
+    def __init__(self, service: Numbers, planned: PlannedQuery, breaks: bool) -> None:
+        self._service = service
+        self._breaks = breaks
+        self.planned = planned
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        name = self.planned.result_columns[0].name
+        yield pa.record_batch({name: pa.array(range(3), pa.int64())})
+        if self._breaks:
+            raise QueryTimeout("too long")
+        yield pa.record_batch({name: pa.array(range(3, 5), pa.int64())})
+
+    def close(self) -> None:
+        self._service.closed += 1
+
+
+class World:
+    """The application and what is behind it."""
+
+    def __init__(self, root: Path) -> None:
+        self.system = System(root)
+        self.system.stream.create_topic("clicks", 2)
+        self.system.start()
+        self.numbers = Numbers()
+        self.health = Health()
+        self.parts = Parts(
+            settings=Settings(data_dir=root),
+            node="node-1",
+            address="overlord-1:1",
+            clock=self.system.clock,
+            secret="s",
+            health=self.health,
+            metrics=Metrics(),
+            storage=self.system.storage,
+            scratch=root,
+            directory=Directory(self.system.store, self.system.clock),
+            store=self.system.store,
+            catalog=StoreCatalog(self.system.store, self.system.clock, ("query",), {}),
+            overlord=self.system.overlord,
+            queries=self.numbers,
+        )
+        self.http = TestClient(build_app(self.parts), raise_server_exceptions=False)
+
+    def get(self, path: str, status: int = 200) -> Any:
+        answer = self.http.get(path)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def post(self, path: str, body: Any = None, status: int = 200) -> Any:
+        answer = self.http.post(path, json={} if body is None else body)
+        assert answer.status_code == status, answer.text
+        return answer.json() if answer.content else None
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    found = World(tmp_path)
+    yield found
+    found.system.stop()
+
+
+def test_a_supervisor_lives_by_druids_routes(world: World) -> None:
+    assert world.get(SUPERVISOR) == []
+    assert world.post(SUPERVISOR, spec())["id"] == "clicks"
+    assert world.get(SUPERVISOR) == ["clicks"]
+    [full] = world.get(SUPERVISOR + "?full")
+    assert full["spec"]["spec"]["dataSchema"]["dataSource"] == "clicks" and full["suspended"] is False
+    [state] = world.get(SUPERVISOR + "?state=true")
+    assert "spec" not in state and {"id", "state", "detailedState", "healthy", "suspended"} <= set(state)
+    [system] = world.get(SUPERVISOR + "?system")
+    assert system["type"] == "kafka" and system["source"] == "clicks" and isinstance(system["specString"], str)
+    world.system.stream.append("clicks", 0, [click(n) for n in range(10)])
+    eventually(lambda: world.system.records_read() == 10)
+    assert world.get(f"{SUPERVISOR}/clicks/status")["payload"]["dataSource"] == "clicks"
+    assert world.get(f"{SUPERVISOR}/clicks/health") == {"healthy": True}
+    assert world.get(f"{SUPERVISOR}/clicks/parseErrors") == []
+    assert world.post(f"{SUPERVISOR}/clicks/suspend")["suspended"] is True
+    assert "already" in world.post(f"{SUPERVISOR}/clicks/suspend", status=400)["error"]
+    eventually(lambda: world.system.rows_published() == 10)
+    assert world.post(f"{SUPERVISOR}/resumeAll") == {"status": "success"}
+    assert world.get(f"{SUPERVISOR}/clicks")["suspended"] is False
+    assert world.post(f"{SUPERVISOR}/clicks/terminate") == {"id": "clicks"}
+    history = world.get(f"{SUPERVISOR}/clicks/history")
+    assert history[0]["spec"] == {"type": "NoopSupervisorSpec"} and history[-1]["spec"]["type"] == "kafka"
+    assert world.get(f"{SUPERVISOR}/clicks/history?count=1") == history[:1]
+    assert "clicks" not in world.get(SUPERVISOR)
+
+
+def test_tasks_segments_and_tables_are_listed_as_druid_does(world: World) -> None:
+    world.post(SUPERVISOR, spec())
+    world.system.stream.append("clicks", 0, [click(n) for n in range(10)])
+    eventually(lambda: world.system.records_read() == 10)
+    [task] = world.get("/druid/indexer/v1/runningTasks")
+    assert task["type"] == "index_kafka" and task["statusCode"] == "RUNNING" and task["dataSource"] == "clicks"
+    assert world.get("/druid/indexer/v1/tasks?state=complete") == []
+    assert world.get(f"/druid/indexer/v1/task/{task['id']}")["payload"]["supervisorId"] == "clicks"
+    assert world.get(f"/druid/indexer/v1/task/{task['id']}/status")["status"]["id"] == task["id"]
+    report = f"/druid/indexer/v1/task/{task['id']}/reports"
+    eventually(lambda: world.http.get(report).status_code == 200)
+    assert "buildSegments" in str(world.get(report))
+    world.post(f"{SUPERVISOR}/clicks/suspend")
+    eventually(lambda: world.system.rows_published() == 10)
+    [segment] = world.get("/druid/coordinator/v1/metadata/segments")
+    assert segment["num_rows"] == 10 and segment["dataSource"] == "clicks"
+    assert world.get("/druid/coordinator/v1/metadata/datasources") == ["clicks"]
+    [name] = world.get("/druid/coordinator/v1/metadata/datasources/clicks/segments")
+    assert world.get("/druid/v2/datasources/clicks") == {"dimensions": ["n", "page"], "metrics": []}
+    mark = {"segmentIds": [name]}
+    assert world.post("/druid/coordinator/v1/datasources/clicks/markUnused", mark) == {"numChangedSegments": 1}
+    assert world.get("/druid/coordinator/v1/metadata/segments") == []
+    assert world.post("/druid/coordinator/v1/datasources/clicks/markUsed", mark) == {"numChangedSegments": 1}
+    assert world.post("/siltstone/v1/verify/clicks")["faults"] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{SUPERVISOR}/nobody",
+        f"{SUPERVISOR}/nobody/status",
+        f"{SUPERVISOR}/nobody/history",
+        "/druid/indexer/v1/task/nothing",
+        "/druid/indexer/v1/task/nothing/log",
+        "/druid/coordinator/v1/metadata/datasources/nothing",
+        "/druid/v2/datasources/nothing",
+        "/no/such/route",
+    ],
+)
+def test_what_does_not_exist_is_404_with_an_error_text(world: World, path: str) -> None:
+    assert isinstance(world.get(path, 404)["error"], str)
+
+
+def test_a_wrong_spec_answers_with_all_its_problems(world: World) -> None:
+    wrong = spec()
+    wrong["spec"]["ioConfig"]["replicas"] = 0
+    wrong["spec"]["dataSchema"]["granularitySpec"]["segmentGranularity"] = "FORTNIGHT"
+    body = world.post(SUPERVISOR, wrong, 400)
+    assert len(body["problems"]) == len(body["details"]) >= 2
+    assert {"path", "value", "rule", "cure"} == set(body["details"][0])
+    assert all(problem in body["error"] for problem in body["problems"])
+
+
+def test_a_body_that_is_no_json_or_of_the_wrong_form_is_400(world: World) -> None:
+    for path in (SUPERVISOR, "/druid/v2/sql"):
+        answer = world.http.post(path, content=b"{", headers={"content-type": "application/json"})
+        assert answer.status_code == 400 and "not JSON" in answer.json()["error"]
+    answer = world.http.post("/druid/v2/sql", content=b"<a/>", headers={"content-type": "text/xml"})
+    assert answer.status_code == 400 and "text/plain" in answer.json()["error"]
+    assert world.post("/druid/coordinator/v1/datasources/x/markUnused", {}, 404)["error"]
+    world.post(SUPERVISOR, spec())
+    moves = {"partitions": {"type": "end", "stream": "other", "partitionOffsetMap": {"0": 1}}}
+    assert "other" in world.post(f"{SUPERVISOR}/clicks/resetOffsets", moves, 400)["error"]
+
+
+NUMBERS = "SELECT n FROM numbers"
+
+
+def test_sql_answers_in_every_format_and_names_the_query(world: World) -> None:
+    answer = world.http.post("/druid/v2/sql", json={"query": NUMBERS, "context": {"sqlQueryId": "mine"}})
+    assert answer.json() == [{"n": n} for n in range(5)]
+    assert answer.headers["x-druid-sql-query-id"] == "mine"
+    for kind in ("text/plain", "application/x-www-form-urlencoded"):
+        plain = world.http.post("/druid/v2/sql/", content=NUMBERS, headers={"content-type": kind})
+        assert plain.json() == answer.json() and plain.headers["x-druid-sql-query-id"]
+    asked = {"query": NUMBERS, "resultFormat": "csv", "header": True}
+    csv = world.http.post("/druid/v2/sql", json=asked)
+    assert csv.text == "n\n0\n1\n2\n3\n4\n\n" and csv.headers["content-type"].startswith("text/csv")
+    assert csv.headers["x-druid-sql-header-included"] == "yes"
+    assert world.post("/druid/v2/sql", {"query": NUMBERS, "resultFormat": "array"}) == [[n] for n in range(5)]
+    assert world.numbers.closed == 5
+
+
+def test_a_query_that_is_refused_has_druids_error_body(world: World) -> None:
+    body = world.post("/druid/v2/sql", {"query": "SELECT x FROM numbers"}, 400)
+    members = {"error", "errorCode", "persona", "category", "errorMessage", "errorClass", "host", "context"}
+    assert set(body) == members and body["category"] == "INVALID_INPUT" and "x" in body["errorMessage"]
+    refused: list[Any] = [
+        {"query": " "},
+        {"query": NUMBERS, "resultFormat": "xml"},
+        {"query": NUMBERS, "header": "yes"},
+        [],
+    ]
+    for wrong in refused:
+        assert world.post("/druid/v2/sql", wrong, 400)["category"] == "INVALID_INPUT"
+    assert world.http.delete("/druid/v2/sql/known").status_code == 202
+    assert world.http.delete("/druid/v2/sql/unknown").status_code == 404
+
+
+def test_an_answer_that_fails_on_its_way_never_looks_whole(world: World) -> None:
+    asked = {"query": NUMBERS, "context": {"breaks": True}}
+    answer = world.http.post("/druid/v2/sql", json=asked)
+    assert not answer.text.rstrip().endswith("]")
+    assert world.numbers.closed == 1
+
+
+def test_health_names_what_is_wrong(world: World) -> None:
+    assert world.get("/status/health") is True
+    world.health.report("deep_storage", "bucket b: missing")
+    assert world.get("/status/health", 503)["faults"] == {"deep_storage": "bucket b: missing"}
+    world.health.report("deep_storage", None)
+    assert world.get("/status/health") is True
+    assert world.get("/status")["roles"] == ["overlord", "middle-manager", "query", "api"]
+    page = world.http.get("/metrics").text
+    assert 'siltstone_http_requests_total{method="GET",status="503"} 1.0' in page
+
+
+def test_secrets_of_a_spec_are_never_told(world: World) -> None:
+    posted = spec()
+    posted["spec"]["ioConfig"]["consumerProperties"]["sasl.password"] = "hunter2"
+    world.post(SUPERVISOR, posted)
+    for path in (SUPERVISOR + "?full", SUPERVISOR + "?system", f"{SUPERVISOR}/clicks", f"{SUPERVISOR}/history"):
+        assert "hunter2" not in world.http.get(path).text
+
+
+def test_changes_go_to_the_leader_and_queries_to_a_query_node(world: World) -> None:
+    assert Targets(world.parts)("/druid/indexer/v1/supervisor") is None
+    now_ms = world.system.clock.now_ms()
+    world.system.store.renew_node("q", ("query",), "query-1:9", now_ms, {}, {})
+    front = replace(world.parts, address="front:1", overlord=None, queries=None)
+    targets = Targets(front)
+    assert targets("/druid/indexer/v1/supervisor/x/suspend") == ["overlord-1:1"]
+    assert targets("/druid/coordinator/v1/datasources/x/markUnused") == ["overlord-1:1"]
+    assert targets("/druid/v2/sql") == ["query-1:9"]
+    assert targets("/status") is None and targets("/druid/v2/datasources") is None

@@ -1,0 +1,100 @@
+"""The command line: quick help without heavy imports, exit codes, and one clear line for a failure."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import siltstone
+from server.cli import app
+
+HEAVY = (
+    "pyarrow",
+    "sqlalchemy",
+    "boto3",
+    "duckdb",
+    "sqlglot",
+    "fastapi",
+    "uvicorn",
+    "confluent_kafka",
+    "pydantic",
+    "rich",
+)
+NOBODY = "http://127.0.0.1:9"
+
+
+def run(*words: str, code: int, **named: str) -> str:
+    done = CliRunner().invoke(app, list(words), **named)  # type: ignore[arg-type]
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_help_takes_little_time_and_loads_nothing_heavy() -> None:
+    script = (
+        "import sys; from server.cli import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: pass\n"
+        f"sys.stderr.write(','.join(name for name in {HEAVY!r} if name in sys.modules))"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert "supervisor" in done.stdout and done.stderr == ""
+    cpu_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    assert cpu_s < 0.25 * 2, f"{cpu_s:.2f} s; 0.25 s on a machine that does nothing else"
+
+
+def test_the_version_is_told() -> None:
+    assert run("version", code=0) == f"siltstone {siltstone.__version__}\n"
+
+
+def test_wrong_use_ends_with_2() -> None:
+    run("supervisor", "fly", code=2)
+    run("query", code=2)
+    run("quickstart", "--rate", "0", code=2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("query", "SELECT 1", "--url", NOBODY),
+        ("supervisor", "list", "--url", NOBODY),
+        ("supervisor", "suspend", "x", "--url", NOBODY),
+        ("task", "list", "--url", NOBODY),
+        ("segments", "list", "--url", NOBODY),
+        ("verify", "x", "--url", NOBODY),
+        ("worker", "drain", "--url", NOBODY),
+    ],
+)
+def test_a_service_that_is_not_there_is_one_line_and_1(words: tuple[str, ...]) -> None:
+    [line] = run(*words, code=1).splitlines()
+    assert line.startswith("error: no answer from http://127.0.0.1:9") and "siltstone serve" in line
+
+
+def test_a_spec_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert "absent.json: cannot be read" in run("supervisor", "submit", str(tmp_path / "absent.json"), code=1)
+    (tmp_path / "bad.json").write_text("{")
+    assert "bad.json: not JSON" in run("supervisor", "submit", str(tmp_path / "bad.json"), code=1)
+    assert "expected a JSON object" in run("supervisor", "submit", "-", code=1, input="[]")
+
+
+def test_wrong_settings_are_all_told(tmp_path: Path) -> None:
+    config = tmp_path / "s.yaml"
+    config.write_text("data_dirr: x\nhttp: {port: 99999}\n")
+    output = run("serve", "--config", str(config), code=1)
+    assert "data_dirr: unknown key; the nearest known one is data_dir" in output and "http.port" in output
+
+
+def test_a_reset_asks_first() -> None:
+    assert "Reset the offsets of x" in run("supervisor", "reset", "x", "--url", NOBODY, code=1, input="n\n")
+
+
+def test_a_database_is_migrated_and_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SILTSTONE_DATA_DIR", str(tmp_path / "data"))
+    assert "it was empty" in run("migrate", code=0)
+    assert "it was" not in run("migrate", code=0)
