@@ -135,15 +135,30 @@ class Overlord:
 
         Raises:
             SpecError, NotLeading, StoreUnreachable, StoreConflict.
+            WrongState: it names another topic while tasks of the old one still hold rows.
         """
         term = self.leading()
         spec, warnings = parse_supervisor_spec(posted)
+        self._check_same_topic(spec)
         desired = DesiredState.SUSPENDED if spec.suspended else DesiredState.RUNNING
         record = self._ports.store.put_supervisor(
             term.generation, spec.supervisor, spec.datasource, spec.posted, desired, self._ports.clock.now_ms()
         )
         term.supervise(record, spec)
         return record, warnings
+
+    def _check_same_topic(self, spec: SupervisorSpec) -> None:
+        """Unpublished sequences hold offsets of the old topic; under the new spec these would be read
+        in the new one."""
+        present = self._ports.store.supervisor(spec.supervisor)
+        if present is None:
+            return
+        old = parse_supervisor_spec(present.spec)[0].io.topic
+        if old != spec.io.topic and self._ports.store.groups(spec.supervisor):
+            raise WrongState(
+                f"supervisor {spec.supervisor!r} still reads topic {old!r}: suspend it, wait until its tasks have "
+                f"ended, then post the spec with topic {spec.io.topic!r}"
+            )
 
     def suspend(self, supervisor: str) -> SupervisorRecord:
         return self._desire(supervisor, DesiredState.SUSPENDED)

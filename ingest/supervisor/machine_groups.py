@@ -86,6 +86,8 @@ class GroupRules(ReplicaRules):
 
     def on_stream_seen(self, event: StreamSeen) -> list[Command]:
         """First look: all starts in one transaction. Later looks: rows for new partitions (PR-2, PR-11)."""
+        if event.topic not in (None, self.config.topic):
+            return []  # of the topic before: its offsets mean nothing in this one
         self.health.run_succeeded()
         self.topic_id = event.topic_id
         self.log_starts, self.log_ends = event.log_starts, event.log_ends

@@ -48,13 +48,14 @@ class StateLoaded:
 @dataclass(frozen=True, slots=True)
 class StreamSeen:
     """The topic was listed. ``starts``: where a partition without stored offsets begins (resolved
-    once, to numbers); ``log_starts``/``log_ends``: what the stream holds."""
+    once, to numbers); ``log_starts``/``log_ends``: what the stream holds; ``topic`` None: the present."""
 
     now_ms: int
     topic_id: str | None
     starts: OffsetMap
     log_starts: OffsetMap = OffsetMap()
     log_ends: OffsetMap = OffsetMap()
+    topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

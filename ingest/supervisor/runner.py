@@ -40,6 +40,7 @@ from ingest.supervisor.messages import (
     SendTask,
     StateLoaded,
     StoreRefused,
+    StreamFailed,
     StreamSeen,
     TaskAnswered,
     TaskBeat,
@@ -168,12 +169,15 @@ class SupervisorRunner:
     # ---------------------------------------------------------------- the loop
 
     def _discover(self, spec: SupervisorSpec) -> StreamDiscovery:
+        def post(event: StreamSeen | StreamFailed) -> None:
+            self.post(replace(event, topic=spec.io.topic) if isinstance(event, StreamSeen) else event)
+
         return StreamDiscovery(
             spec.supervisor,
             lambda: self._ports.suppliers(spec.posted),
             spec.io.use_earliest_offset,
             lambda: self._ports.store.offsets(spec.supervisor, spec.io.topic),
-            self.post,
+            post,
             self._ports.clock,
         )
 

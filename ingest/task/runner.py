@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,10 +18,12 @@ import structlog
 
 from ingest.clock import Clock
 from ingest.errors import AttemptRefused, IngestError, OverlordUnreachable, StreamError
+from ingest.offsets import OffsetMap
 from ingest.protocol import (
     PauseReport,
     SealCommand,
     SequenceRecord,
+    SequenceRef,
     TaskCommand,
     TaskHeartbeat,
     TaskHello,
@@ -28,7 +31,7 @@ from ingest.protocol import (
     TaskWelcome,
 )
 from ingest.spec import parse_supervisor_spec
-from ingest.stream.supplier import OffsetOutOfRange, RecordSupplier
+from ingest.stream.supplier import OffsetOutOfRange, RecordSupplier, TopicRecreated
 from ingest.task.heartbeat import Heartbeat
 from ingest.task.machine import IndexTaskMachine
 from ingest.task.machine_state import TaskView
@@ -70,12 +73,14 @@ from ingest.task.reading import StreamReader
 from ingest.task.rows import TaskRows
 from ingest.task.settings import limits_of
 from ingest.task.status import Pauses, compose_heartbeat
+from segments.errors import ServiceError
 from segments.storage.base import DeepStorage
 
 log = structlog.get_logger()
 
 TICK_MS = 50
 COMMAND_MS = 4_000
+RAISE_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,7 @@ class TaskRunner:
         post = self._mailbox.post
         self._heartbeat = Heartbeat(ports.actions, self._compose, post, ports.clock)
         self._publishing = PublishExecutor(
-            PublishPorts(spec.token, ports.rows, ports.actions, ports.storage, ports.clock, post)
+            PublishPorts(spec.token, ports.rows, ports.actions, ports.storage, ports.clock, post, self._prove_topic)
         )
         self._handoff = HandoffExecutor(self._heartbeat.beat)
         self._questions: queue.SimpleQueue[Callable[[], Event] | None] = queue.SimpleQueue()
@@ -169,6 +174,10 @@ class TaskRunner:
         if self._outcome is None:
             self._ports.rows.persist()
             self._outcome = Outcome(None, "stopped with its process; restorable")
+        elif self._started and not self._outcome.succeeded:
+            # The next attempt on this host need not read again, or cannot: the stream may have dropped it.
+            with suppress(ServiceError, OSError):
+                self._ports.rows.persist()
         self._mailbox.close()
         self._stop_threads()
         return self._outcome
@@ -334,6 +343,12 @@ class TaskRunner:
                 event = Refused(self._now(), str(error))
             self._mailbox.post(event)
 
+    def _prove_topic(self) -> None:
+        """For the publish thread."""
+        expected, found = self._spec.topic_id, self._ports.supplier.topic_id()
+        if expected is not None and found is not None and found != expected:
+            raise TopicRecreated(self._spec.topic, expected, found)
+
     def _ask(self, command: AskCheckpoint | AskSequences | RaiseEnd) -> Event:
         actions = self._ports.actions
         try:
@@ -343,7 +358,7 @@ class TaskRunner:
                 case AskSequences(number):
                     return SequencesAnswered(self._now(), actions.sequences(self._spec.token, number))
                 case RaiseEnd(ref, end):
-                    return EndRaised(self._now(), ref, actions.raise_end(self._spec.token, ref, end))
+                    return EndRaised(self._now(), ref, self._raise_end(ref, end))
         except AttemptRefused:
             raise
         except IngestError as error:
@@ -355,6 +370,16 @@ class TaskRunner:
                 return SequencesAnswered(self._now(), None)
             case RaiseEnd(ref, _):
                 return EndRaised(self._now(), ref, None)
+
+    def _raise_end(self, ref: SequenceRef, end: OffsetMap) -> SequenceRecord | None:
+        """Asks until it is answered: a silence taken for a no would give up rows that nobody else has."""
+        while True:
+            try:
+                return self._ports.actions.raise_end(self._spec.token, ref, end)
+            except OverlordUnreachable:
+                if self._stop_requested or self._outcome is not None:
+                    raise
+                self._sleep.wait(RAISE_AGAIN_S)
 
     def _now(self) -> int:
         return self._ports.clock.monotonic_ms()

@@ -11,6 +11,7 @@ import pytest
 from ingest.errors import StoreUnreachable
 from ingest.metadata.memory import StoreHooks
 from ingest.offsets import OffsetMap
+from ingest.overlord.overlord import WrongState
 from segments.errors import StorageUnavailable
 from tests.in_process import System, chain_is_whole, click, eventually, spec
 
@@ -174,3 +175,21 @@ def test_a_new_partition_is_read_from_its_first_record(system: System) -> None:
         return {p: o for task in system.tasks() for p, o in task.runner.view.positions.items()}
 
     eventually(lambda: read().get(1) == 50, 20)
+
+
+def test_another_topic_is_taken_up_only_when_no_offset_of_the_old_one_is_in_use(system: System) -> None:
+    for topic, count in (("clicks", 150), ("taps", 70)):
+        system.stream.create_topic(topic, 1)
+        system.stream.append(topic, 0, [click(n) for n in range(count)])
+    system.start()
+    system.overlord.submit(spec(maxRowsPerSegment=100))
+    eventually(lambda: system.rows_published() == 100)
+    with pytest.raises(WrongState, match="suspend it"):
+        system.overlord.submit(spec("taps", maxRowsPerSegment=100))
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 150 and not system.store.groups("clicks"))
+    system.overlord.submit(spec("taps", maxRowsPerSegment=70))
+    eventually(lambda: system.rows_published() == 220, 20, "the new topic is read from its start")
+    assert [(row.topic, row.start, row.end) for row in system.ledger()][-1:] == [
+        ("taps", OffsetMap({0: 0}), OffsetMap({0: 70}))
+    ]

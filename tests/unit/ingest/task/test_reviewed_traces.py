@@ -23,6 +23,7 @@ from ingest.protocol import (
     StageRequest,
     TaskWelcome,
 )
+from ingest.stream.supplier import TopicRecreated
 from ingest.task import messages as m
 from ingest.task.machine import IndexTaskMachine
 from ingest.task.ports import OverlordActions
@@ -96,7 +97,9 @@ class Answers:
         return PublishReply(PublishOutcome.TOO_EARLY)
 
 
-def running() -> tuple[PublishExecutor, OneColumnRows, Answers, Callable[[], m.Event]]:
+def running(
+    prove_topic: Callable[[], None] = lambda: None,
+) -> tuple[PublishExecutor, OneColumnRows, Answers, Callable[[], m.Event]]:
     rows, answers = OneColumnRows(), Answers()
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
     ports = PublishPorts(
@@ -106,6 +109,7 @@ def running() -> tuple[PublishExecutor, OneColumnRows, Answers, Callable[[], m.E
         cast(DeepStorage, Path()),
         SystemClock(),
         events.put,
+        prove_topic,
     )
     executor = PublishExecutor(ports)
     executor.start()
@@ -131,3 +135,15 @@ def test_a_publish_that_breaks_is_answered_and_the_next_one_still_runs() -> None
     executor.submit(m.Publish(sequence(1, 100, 200), again=False))
     assert replace(cast(m.PublishFailed, event()), now_ms=0).number == 1
     executor.stop(5)
+
+
+def test_nothing_is_published_once_the_topic_was_made_again() -> None:
+    def recreated() -> None:
+        raise TopicRecreated("wiki", "old", "new")
+
+    executor, _, answers, event = running(recreated)
+    executor.submit(m.Publish(sequence(0, 0, 100), again=False))
+    failed = event()
+    executor.stop(5)
+    assert isinstance(failed, m.PublishFailed) and "created again" in failed.error
+    assert answers.requests == []
