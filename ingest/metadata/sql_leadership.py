@@ -212,9 +212,12 @@ def _record(row: Any) -> SupervisorRecord:
 
 
 def _supervisor(connection: Connection, supervisor: str, *, lock: bool) -> SupervisorRecord | None:
-    query = _with_spec().where(t.supervisors.c.supervisor == supervisor)
+    mine = t.supervisors.c.supervisor == supervisor
     if lock:
-        query = query.with_for_update(of=t.supervisors)
+        # In a statement of its own: one that waits for the lock inside a join finds the row's newest
+        # version but the spec of its old one, and so no row at all.
+        connection.execute(sa.select(t.supervisors.c.supervisor).where(mine).with_for_update())
+    query = _with_spec().where(mine)
     row = connection.execute(query).one_or_none()
     return None if row is None else _record(row)
 
