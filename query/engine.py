@@ -295,6 +295,17 @@ class Engine:
             worker.discard()
 
     def _take_worker(self, deadline_ms: int) -> _Worker:
+        while True:
+            worker = self._wait_for_worker(deadline_ms)
+            if worker.process.poll() is None:
+                return worker
+            # It died while nobody used it.
+            worker.discard()
+            with self._changed:
+                self._count -= 1
+                self._changed.notify_all()
+
+    def _wait_for_worker(self, deadline_ms: int) -> _Worker:
         with self._changed:
             if not self._idle and self._waiting >= self._settings.queued:
                 raise QueryCapacityExceeded(f"{self._waiting} queries are waiting for a worker already")
@@ -309,17 +320,9 @@ class Engine:
                     raise QueryUnavailable("the query node is stopping")
                 # The last one back has the chunks mapped that the next query most likely reads.
                 self._idle.sort(key=lambda worker: worker.ready)
-                worker = self._idle.pop()
+                return self._idle.pop()
             finally:
                 self._waiting -= 1
-        if worker.process.poll() is None:
-            return worker
-        # It died while nobody used it.
-        worker.discard()
-        with self._changed:
-            self._count -= 1
-            self._changed.notify_all()
-        return self._take_worker(deadline_ms)
 
     def _own_processes(self) -> None:
         while True:

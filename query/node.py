@@ -183,15 +183,20 @@ class QueryNode:
         Raises:
             ServiceError: the database cannot be read.
         """
-        self._timeline.sync(self._live.moved)
+        try:
+            self._timeline.sync(self._live.moved)
+        finally:
+            self._acknowledge()
+        if self._mirror.removed != self._trimmed:
+            self._trimmed = self._mirror.removed
+            self._engine.trim()
+
+    def _acknowledge(self) -> None:
         versions = self._timeline.acknowledged()
         now_ms = self._clock.monotonic_ms()
         if versions != self._told or now_ms - self._renewed_ms >= self._settings.lease_ms:
             self._catalog.acknowledge(self._node_id, self._settings.address, versions)
             self._told, self._renewed_ms = versions, now_ms
-        if self._mirror.removed != self._trimmed:
-            self._trimmed = self._mirror.removed
-            self._engine.trim()
 
     def status(self) -> dict[str, object]:
         """What health and metrics show; ``trouble`` is empty while the metadata can be followed."""

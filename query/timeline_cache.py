@@ -93,22 +93,32 @@ class TimelineCache:
             for gone in set(self._tables) - set(names):
                 del self._tables[gone]
             free = [name for name in names if name not in self._loading]
+        trouble: ServiceError | None = None
         for name in free:
+            try:
+                self._sync_one(name, on_moved)
+            except ServiceError as error:
+                # One table that cannot be followed must not hold up the others.
+                trouble = trouble or error
+        if trouble is not None:
+            raise trouble
+
+    def _sync_one(self, name: str, on_moved: Callable[[TableVersion], None]) -> None:
+        with self._lock:
+            before = self._tables.get(name)
+        loaded = self._load(name)
+        if loaded is None:
+            return
+        # At the first load nothing has been promised to a task: queries bring what they read.
+        added = self._added(before, loaded) if before is not None else ()
+        if added:
             with self._lock:
-                before = self._tables.get(name)
-            loaded = self._load(name)
-            if loaded is None:
-                continue
-            # At the first load nothing has been promised to a task: queries bring what they read.
-            added = self._added(before, loaded) if before is not None else ()
-            if added:
-                with self._lock:
-                    self._loading.add(name)
-                self._executor.submit(self._prefetch, name, loaded, added, on_moved)
-            else:
-                moved = self._make_current(loaded)
-                if before is None or moved.version != before.version:
-                    on_moved(moved)
+                self._loading.add(name)
+            self._executor.submit(self._prefetch, name, loaded, added, on_moved)
+        else:
+            moved = self._make_current(loaded)
+            if before is None or moved.version != before.version:
+                on_moved(moved)
 
     def acknowledged(self) -> dict[str, int]:
         """Per table the lowest version for which this node may still ask a task."""

@@ -242,7 +242,9 @@ def main() -> None:
     _die_with_parent()
     # A terminal's Ctrl-C goes to the whole group; the pool decides when its workers end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    connection = socket.socket(fileno=int(sys.argv[1]))
+    # A busy server's descriptors may be those by which the roots are going to be named.
+    connection = socket.socket(fileno=os.dup(int(sys.argv[1])))
+    os.close(int(sys.argv[1]))
     sandbox = Sandbox(decode_settings(sys.argv[2]))
     jobs: queue.SimpleQueue[tuple[Kind, bytes]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, sandbox, jobs), daemon=True).start()

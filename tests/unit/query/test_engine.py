@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def engine(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     os.environ["TZ"], before = "America/New_York", os.environ.get("TZ")
-    settings = EngineSettings(workers=2, threads=1, memory_bytes=96 << 20, temp_bytes=1 << 20, queued=1, grace_ms=300)
+    settings = EngineSettings(workers=2, threads=1, memory_bytes=96 << 20, temp_bytes=1 << 20, queued=1, grace_ms=1_500)
     pool = Engine(settings, [folder], tmp_path_factory.mktemp("temp"), SystemClock())
     pool.start()
     yield pool
@@ -296,6 +296,21 @@ def test_workers_end_with_the_pool(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(QueryUnavailable, match="stopping"):
         list(run.batches())
     assert list((tmp_path / "temp").iterdir()) == []
+
+
+def test_a_server_with_many_descriptors_has_workers_too(folder: Path, tmp_path: Path) -> None:
+    # Up to the numbers by which workers name their folders.
+    taken = [os.open("/dev/null", os.O_RDONLY) for _ in range(90)]
+    while taken[-1] < 98:
+        taken.append(os.open("/dev/null", os.O_RDONLY))
+    pool = Engine(EngineSettings(workers=1, threads=1), [folder, folder], tmp_path / "temp", SystemClock())
+    pool.start()
+    try:
+        assert rows(pool, "SELECT 1", timeout_ms=10_000) == [(1,)]
+    finally:
+        pool.stop()
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 def test_a_worker_sees_none_of_the_servers_secrets(engine: Engine) -> None:
