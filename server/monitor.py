@@ -24,7 +24,7 @@ DISK_MIN_BYTES = 256 * 2**20
 
 
 class Monitor:
-    """One thread. ``start`` and ``stop`` once."""
+    """Two threads, for deep storage may take long to fail. ``start`` and ``stop`` once."""
 
     def __init__(
         self, health: Health, storage: DeepStorage, store: MetadataStore | None, data_dir: Path, clock: Clock
@@ -38,23 +38,28 @@ class Monitor:
         self._storage_due_ms = 0
         self._told: dict[str, str] = {}
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._run, args=(look,), name="monitor", daemon=True)
+            for look in (self.look, self.look_at_storage)
+        ]
 
     def announce(self, renew: Callable[[], None]) -> None:
         """``renew`` keeps this process's lease row fresh; a query node does that by itself."""
         self._announce = renew
 
     def start(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
+        """Leaves a check of deep storage that is under way alone: it ends by its own deadline."""
         self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(EVERY_S)
+        if self._threads[0].is_alive():
+            self._threads[0].join(EVERY_S)
 
-    def _run(self) -> None:
+    def _run(self, look: Callable[[], None]) -> None:
         while not self._stopping.is_set():
-            self.look()
+            look()
             self._stopping.wait(EVERY_S)
 
     def look(self) -> None:
@@ -63,12 +68,16 @@ class Monitor:
             self._tell("metadata", _fault(self._store.check))
             if self._announce is not None:
                 self._tell("announcement", _fault(self._announce))
-        if self._clock.monotonic_ms() >= self._storage_due_ms:
-            fault = _fault(self._storage.check)
-            self._tell("deep_storage", fault)
-            pause_ms = STORAGE_WELL_MS if fault is None else STORAGE_ILL_MS
-            self._storage_due_ms = self._clock.monotonic_ms() + pause_ms
         self._tell("disk", self._disk_fault())
+
+    def look_at_storage(self) -> None:
+        """Checks deep storage where it is due: often while it is ill, seldom while it is well."""
+        if self._clock.monotonic_ms() < self._storage_due_ms:
+            return
+        fault = _fault(self._storage.check)
+        self._tell("deep_storage", fault)
+        pause_ms = STORAGE_WELL_MS if fault is None else STORAGE_ILL_MS
+        self._storage_due_ms = self._clock.monotonic_ms() + pause_ms
 
     def _disk_fault(self) -> str | None:
         try:

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 import siltstone
 from ingest.clock import Clock, SystemClock
 from ingest.errors import StoreUnreachable
+from ingest.metadata.records import NodeRecord
 from ingest.metadata.schema import migrate
 from ingest.metadata.sql import open_store
 from ingest.metadata.store import MetadataStore
@@ -31,11 +32,12 @@ from query.task_calls import LiveSettings
 from segments.cache import SegmentCache
 from segments.civil import format_iso_ms
 from segments.storage.base import DeepStorage
+from server.announcement import Announcement
 from server.app import build_app
 from server.audit.table import audit_table
 from server.catalog import StoreCatalog
 from server.clients import HttpLiveSource, HttpTaskChallenge, HttpTaskClient, HttpWorkers
-from server.config import Settings, load
+from server.config import S3Storage, Settings, load
 from server.data_dir import DataDir
 from server.directory import Directory
 from server.health import Health
@@ -54,6 +56,7 @@ log = structlog.get_logger()
 TASK_ENTRY = "server.peon:run"
 RETRY_S = 1.0
 TASKS_END_S = 20.0
+PROBE_S = 10
 
 
 class Services:
@@ -85,7 +88,7 @@ class Services:
             store = self._store()
             if store is None:
                 return None
-        monitor = Monitor(self._health, storage, store, data.root, clock)
+        monitor = Monitor(self._health, self._probe(storage), store, data.root, clock)
         self._stack.callback(monitor.stop)
         overlord = self._overlord(store, storage) if store is not None and "overlord" in settings.roles else None
         detail = {"version": siltstone.__version__, "started": format_iso_ms(clock.now_ms())}
@@ -96,11 +99,9 @@ class Services:
             queries = self._query_node(catalog, storage, system, detail)
             node = queries
             self._health.add_probe(lambda: _trouble(node))
-        elif store is not None:
-            renewing = store
-            monitor.announce(
-                lambda: renewing.renew_node(data.node, settings.roles, self._address, clock.now_ms(), {}, detail)
-            )
+        if store is not None:
+            own = NodeRecord(data.node, settings.roles, self._address, clock.now_ms(), {}, detail)
+            monitor.announce(Announcement(store, overlord, clock, own))
         middle_manager = self._middle_manager(overlord) if "middle-manager" in settings.roles else None
         monitor.start()
         parts = Parts(
@@ -134,9 +135,18 @@ class Services:
         self._stack.close()
         self._pool.close()
 
+    def _probe(self, storage: DeepStorage) -> DeepStorage:
+        """Deep storage for health checks: they must fail long before an upload would."""
+        chosen = self._settings.deep_storage
+        if not isinstance(chosen, S3Storage):
+            return storage
+        quick = chosen.model_copy(update={"upload_deadline_s": PROBE_S})
+        return build_deep_storage(quick, self._data.segments, self._clock)
+
     def _store(self) -> MetadataStore | None:
         """Opens the metadata store, trying again while the database is away."""
         settings = self._settings
+        told = ""
         while not self._stopping.is_set():
             try:
                 if settings.auto_migrate:
@@ -144,7 +154,8 @@ class Services:
                 store = open_store(settings.metadata_url, lease_ms=settings.overlord.lease_ms)
             except StoreUnreachable as error:
                 self._health.report("metadata", str(error))
-                log.warning("metadata store unreachable", error=str(error))
+                if str(error) != told:
+                    log.warning("metadata store unreachable", error=(told := str(error)))
                 self._stopping.wait(RETRY_S)
             else:
                 self._health.report("metadata", None)

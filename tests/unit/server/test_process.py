@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from ingest.clock import ManualClock
 from ingest.metadata.memory import MemoryMetadataStore
+from segments.storage.local import LocalDeepStorage
 from segments.storage.memory import MemoryDeepStorage
 from server.config import HttpSettings
 from server.data_dir import DataDirUnusable, open_data_dir
@@ -67,9 +68,18 @@ def test_the_monitor_tells_faults_and_takes_them_back(tmp_path: Path) -> None:
     assert health.faults() == {}
     beats: list[int] = []
     monitor.announce(lambda: beats.append(1))
-    clock.advance(STORAGE_ILL_MS)
     monitor.look()
     assert beats == [1] and health.faults() == {}
+    broken = Monitor(health, LocalDeepStorage(tmp_path / "file" / "deep"), None, tmp_path, clock)
+    (tmp_path / "file").write_text("")
+    broken.look_at_storage()
+    assert "file" in health.faults()["deep_storage"]
+    (tmp_path / "file").unlink()
+    broken.look_at_storage()
+    assert "deep_storage" in health.faults(), "it is not asked all the time"
+    clock.advance(STORAGE_ILL_MS)
+    broken.look_at_storage()
+    assert health.faults() == {}
     gone = Monitor(health, storage, None, tmp_path / "gone", clock)
     gone.look()
     assert "gone" in health.faults()["disk"]
