@@ -10,6 +10,7 @@ from ingest.errors import AttemptRefused, LeadershipLost, OverlordUnreachable, R
 from ingest.metadata.records import GroupState
 from ingest.metadata.store import MetadataStore, StoreConflict
 from ingest.offsets import OffsetMap
+from ingest.overlord.sealings import Sealings
 from ingest.overlord.served import ServedVersions
 from ingest.protocol import (
     AllocateRequest,
@@ -31,6 +32,9 @@ from ingest.protocol import (
 )
 from ingest.supervisor.messages import CheckpointAsked, Event, PublishSeen, StoreRefused, TaskBeat, TaskRegistered
 
+ROUND_WAIT_MS = 250
+"""How long an ask is held open for the round it begins; later the end is told."""
+
 Post = Callable[[str, Event], None]
 
 
@@ -41,11 +45,20 @@ class LeaderActions:
     task hears OverlordUnreachable: it keeps reading and asks again.
     """
 
-    def __init__(self, store: MetadataStore, generation: int, clock: Clock, served: ServedVersions, post: Post) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        generation: int,
+        clock: Clock,
+        served: ServedVersions,
+        sealings: Sealings,
+        post: Post,
+    ) -> None:
         self._store = store
         self._generation = generation
         self._clock = clock
         self._served = served
+        self._sealings = sealings
         self._post = post
 
     def register(self, hello: TaskHello) -> TaskWelcome:
@@ -76,7 +89,7 @@ class LeaderActions:
         if saved and saved[0].state is not SequenceState.OPEN:
             return CheckpointAnswer(self._generation, saved)
         self._post(attempt.supervisor, CheckpointAsked(self._clock.monotonic_ms(), ask))
-        return CheckpointAnswer(self._generation, ())
+        return CheckpointAnswer(self._generation, self._sealings.wait_for(ask.ref, ROUND_WAIT_MS))
 
     def sequences(self, token: str, from_number: int) -> tuple[SequenceRecord, ...]:
         with self._translated():

@@ -21,6 +21,7 @@ from ingest.overlord.actions import LeaderActions
 from ingest.overlord.duties import Duties, Sweeper
 from ingest.overlord.reports import facts_of
 from ingest.overlord.roster import WorkerRoster
+from ingest.overlord.sealings import Sealings
 from ingest.overlord.served import ServedVersions
 from ingest.spec import SupervisorSpec, parse_supervisor_spec
 from ingest.supervisor.messages import Event
@@ -58,7 +59,8 @@ class Term:
         self._pool = ThreadPoolExecutor(TASK_CALLS_AT_ONCE, thread_name_prefix="task-call")
         self.served = ServedVersions(ports.store, ports.clock)
         self.roster = WorkerRoster(ports.store, generation, ports.clock, self.post)
-        self.actions = LeaderActions(ports.store, generation, ports.clock, self.served, self.post)
+        sealings = Sealings()
+        self.actions = LeaderActions(ports.store, generation, ports.clock, self.served, sealings, self.post)
         self._runner_ports = RunnerPorts(
             ports.store,
             ports.tasks,
@@ -69,6 +71,7 @@ class Term:
             self._pool,
             on_lost,
             self._on_rested,
+            sealings.tell,
         )
         sweeper = Sweeper(ports.store, ports.storage, generation, ports.clock)
         self._duties = Duties(ports.store, self.served, sweeper, self.lags, ports.clock)

@@ -21,7 +21,7 @@ from ingest.clock import Clock
 from ingest.errors import AttemptRefused, IngestError, LeadershipLost, StoreUnreachable
 from ingest.metadata.records import DesiredState, SupervisorRecord
 from ingest.metadata.store import MetadataStore, StoreConflict
-from ingest.protocol import AttemptRecord, SealCommand, TaskCommand, TaskHeartbeat
+from ingest.protocol import AttemptRecord, SealCommand, SequenceRecord, TaskCommand, TaskHeartbeat
 from ingest.spec import SupervisorSpec
 from ingest.supervisor.config import SupervisorConfig
 from ingest.supervisor.discovery import StreamDiscovery, StreamView
@@ -38,6 +38,7 @@ from ingest.supervisor.messages import (
     ResetAsked,
     Rested,
     SendTask,
+    SequenceSealed,
     StateLoaded,
     StoreRefused,
     StreamFailed,
@@ -62,7 +63,7 @@ PROBLEMS_KEPT = 3
 @dataclass(frozen=True, slots=True)
 class RunnerPorts:
     """What every runner of one leadership shares. ``on_lost`` is told, from any thread, that a newer
-    leader exists; ``on_rested`` that a supervisor has nothing left to publish."""
+    leader exists; ``on_rested`` that a supervisor has nothing left to publish; ``on_sealed`` what was saved."""
 
     store: MetadataStore
     tasks: TaskClient
@@ -73,6 +74,7 @@ class RunnerPorts:
     pool: Executor
     on_lost: Callable[[], None]
     on_rested: Callable[[str, DesiredState], None]
+    on_sealed: Callable[[tuple[SequenceRecord, ...]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +239,8 @@ class SupervisorRunner:
                 self._config = config
             case StreamSeen():
                 self._judge_stream(event)
+            case SequenceSealed(records=records):
+                self._ports.on_sealed(records)
             case _:
                 pass
 

@@ -1,0 +1,35 @@
+"""Lets a task's checkpoint ask wait for the round it began: the saved end comes back with the answer.
+
+Without it the task hears the end by a call of its own, one more round trip in which it stands still.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from ingest.protocol import SequenceRecord, SequenceRef
+
+
+class Sealings:
+    """The last seal of every group in this leadership; safe from any thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._last: dict[tuple[str, int], tuple[SequenceRecord, ...]] = {}
+
+    def tell(self, records: tuple[SequenceRecord, ...]) -> None:
+        """A seal is saved: the sealed record and its successor, if any."""
+        with self._changed:
+            ref = records[0].ref
+            self._last[ref.supervisor, ref.group] = records
+            self._changed.notify_all()
+
+    def wait_for(self, ref: SequenceRef, timeout_ms: int) -> tuple[SequenceRecord, ...]:
+        """What ``ref`` was sealed with; empty when that did not happen in time."""
+
+        def sealed() -> tuple[SequenceRecord, ...]:
+            records = self._last.get((ref.supervisor, ref.group), ())
+            return records if records and records[0].ref == ref else ()
+
+        with self._changed:
+            return self._changed.wait_for(sealed, timeout_ms / 1_000) or ()
