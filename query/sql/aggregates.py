@@ -93,7 +93,8 @@ def build(frame: Frame, name: str, arguments: Arguments, suffix: str, over: bool
     if arguments and isinstance(arguments[0], exp.Distinct):
         distinct, arguments = True, [*arguments[0].expressions, *arguments[1:]]
     if arguments and isinstance(arguments[-1], exp.Order):
-        order = f" ORDER BY {', '.join(order_sql(rows, ordered) for ordered in arguments[-1].expressions)}"
+        keys = [ordered for ordered in arguments[-1].expressions if not rows.term(ordered.this).is_constant]
+        order = f" ORDER BY {', '.join(order_sql(rows, ordered) for ordered in keys)}" if keys else ""
         arguments = [*arguments[:-1], arguments[-1].this]
     least, most = ARITIES[name]
     if not least <= len(arguments) <= most:
@@ -252,11 +253,11 @@ def _any_value(call: Aggregation) -> Term:
 
 @aggregate("STRING_AGG", "LISTAGG", least=1, most=3)
 def _string_agg(call: Aggregation) -> Term:
-    value = as_string(call.single(), call.rows.zone).sql
+    value = as_string(call.single(), call.rows.zone)
     separator = t.text_sql(constant_text(call.term(1), f"the separator of {call.name}")) if call.arguments[1:] else "''"
     # DISTINCT is ordered by the values, as Druid's set happens to be; without it there is no order to keep.
-    order = f" ORDER BY {value}" if call.distinct else call.order
-    return Term(call.sql("string_agg", value, separator, order=order), VARCHAR)
+    order = f" ORDER BY {value.sql}" if call.distinct and not value.is_constant else call.order
+    return Term(call.sql("string_agg", value.sql, separator, order=order), VARCHAR)
 
 
 @aggregate("ARRAY_AGG", most=2)
@@ -264,7 +265,7 @@ def _array_agg(call: Aggregation) -> Term:
     value = call.single()
     type_ = array_of(value.type)
     value_sql = cast_to(value, BIGINT).sql if value.type == BOOLEAN else value.sql
-    order = f" ORDER BY {value_sql} ASC NULLS FIRST" if call.distinct else call.order
+    order = f" ORDER BY {value_sql} ASC NULLS FIRST" if call.distinct and not value.is_constant else call.order
     return Term(f"CAST({call.sql('list', value_sql, order=order)} AS {type_.duckdb})", type_)
 
 

@@ -39,6 +39,30 @@ def _position_call(parser: Any) -> exp.Expr:
     return exp.Anonymous(this="POSITION", expressions=args)
 
 
+def _json_value_call(parser: Any) -> exp.Expr:
+    """JSON_VALUE(document, path [RETURNING type])."""
+    args = [parser._parse_bitwise()]
+    if parser._match(TokenType.COMMA):
+        args.append(parser._parse_bitwise())
+    if parser._match_text_seq("RETURNING"):
+        args.append(parser._parse_types())
+    return exp.Anonymous(this="JSON_VALUE", expressions=args)
+
+
+def _json_object_call(parser: Any) -> exp.Expr:
+    """JSON_OBJECT([KEY] key VALUE value, ...) or JSON_OBJECT(key : value, ...)."""
+    pairs = []
+    while parser._curr.token_type != TokenType.R_PAREN:
+        parser._match_text_seq("KEY")
+        key = parser._parse_primary() or parser._parse_column()
+        if not parser._match(TokenType.COLON) and not parser._match_text_seq("VALUE"):
+            parser.raise_error("JSON_OBJECT needs VALUE or a colon after a key")
+        pairs.append(exp.PropertyEQ(this=key, expression=parser._parse_disjunction()))
+        if not parser._match(TokenType.COMMA):
+            break
+    return exp.Anonymous(this="JSON_OBJECT", expressions=pairs)
+
+
 class SqlParser(DruidParser):
     """The base parser without its function table: what a name means is for the rules to say."""
 
@@ -46,6 +70,8 @@ class SqlParser(DruidParser):
     FUNCTION_PARSERS = {
         **{name: BaseParser.FUNCTION_PARSERS[name] for name in _KEYWORD_FORMS},
         "POSITION": _position_call,
+        "JSON_VALUE": _json_value_call,
+        "JSON_OBJECT": _json_object_call,
     }
     NO_PAREN_FUNCTIONS = {
         token: BaseParser.NO_PAREN_FUNCTIONS[token] for token in (TokenType.CURRENT_DATE, TokenType.CURRENT_TIMESTAMP)

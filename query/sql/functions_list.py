@@ -40,7 +40,7 @@ class ListCall:
         if given.family is Family.ARRAY:
             return cast_to(given, array.type)
         if given.type.multi:
-            return Term(given.sql, _STRINGS)
+            return cast_to(Term(given.sql, _STRINGS), array.type)
         return cast_to(given, element_of(array.type), self.frame.zone)
 
     def member(self, array: Term, at: int) -> str:

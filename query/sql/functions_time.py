@@ -189,7 +189,7 @@ def extracted(moment: Term, unit: str, zone: str) -> Term:
     if name not in _DATE_PARTS:
         known = ", ".join(["EPOCH", "DECADE", *_CLOCK_PARTS, *_DATE_PARTS])
         raise InvalidQuery(f"{unit!r} is not a part of a time; known are {known}")
-    return t.call("date_part", BIGINT, f"'{_DATE_PARTS[name]}'", cal.stamp(civil))
+    return Term(f"CAST(date_part('{_DATE_PARTS[name]}', {cal.stamp(civil)}) AS BIGINT)", BIGINT)
 
 
 @node(exp.Extract)

@@ -170,7 +170,7 @@ class QueryPlanner:
         sql += (f" FROM {from_sql}" if from_sql else "") + condition
         sql += grouping.sql if grouping else ""
         sql += _having_sql(frame, tree)
-        sql += _order_by(frame, tree, terms, aliases, grouping) + _limit_sql(frame, tree)
+        sql += _order_by(frame, tree, terms, aliases) + _limit_sql(frame, tree)
         columns = tuple(
             Output(item.name, f"o{at}", term.type) for at, (item, term) in enumerate(zip(items, terms, strict=True))
         )
@@ -251,10 +251,7 @@ def _orders(tree: exp.Expr) -> list[exp.Expr]:
     return list(order.expressions) if order is not None else []
 
 
-def _order_by(
-    frame: Frame, tree: exp.Select, terms: list[Term], aliases: dict[str, exp.Expr], grouping: Grouping | None
-) -> str:
-    orders = []
+def _order_by(frame: Frame, tree: exp.Select, terms: list[Term], aliases: dict[str, exp.Expr]) -> str:
     seen = Frame(
         frame.session,
         frame.scope,
@@ -264,20 +261,29 @@ def _order_by(
         aliases_first=True,
         named_windows=frame.named_windows,
     )
-    texts = [term.sql for term in terms]
+    orders = []
     for ordered in _orders(tree):
-        at = _ordinal(ordered.this, len(terms))
-        if at is None:
-            term = seen.term(ordered.this)
-            at = texts.index(term.sql) if term.sql in texts else None
-            if term.is_constant:
-                continue
-            if at is None and tree.args.get("distinct"):
-                raise InvalidQuery("ORDER BY of SELECT DISTINCT names what is selected", where(ordered))
-            orders.append(_order_sql(term.sql if at is None else str(at + 1), ordered))
-        else:
-            orders.append(_order_sql(str(at + 1), ordered))
+        sql = _ordered_by(seen, tree, ordered, terms)
+        if sql is not None:
+            orders.append(_order_sql(sql, ordered))
     return f" ORDER BY {', '.join(orders)}" if orders else ""
+
+
+def _ordered_by(frame: Frame, tree: exp.Select, ordered: exp.Expr, terms: list[Term]) -> str | None:
+    """What rows are ordered by; None for a constant."""
+    at = _ordinal(ordered.this, len(terms))
+    term = frame.term(ordered.this) if at is None else terms[at]
+    if frame.keys is None and term.time_column and not tree.args.get("distinct"):
+        # The bare column instead of its milliseconds: the engine can then skip files while it keeps the newest rows.
+        return term.time_column
+    if at is None:
+        if term.is_constant:
+            return None
+        texts = [one.sql for one in terms]
+        at = texts.index(term.sql) if term.sql in texts else None
+    if at is None and tree.args.get("distinct"):
+        raise InvalidQuery("ORDER BY of SELECT DISTINCT names what is selected", where(ordered))
+    return term.sql if at is None else str(at + 1)
 
 
 def _ordinal(tree: exp.Expr, count: int) -> int | None:

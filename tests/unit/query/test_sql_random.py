@@ -15,8 +15,8 @@ ROWS = table(
     n=[3, -5],
     d=[1.5, None],
 )
-OF_VALUES = (duckdb.OutOfRangeException, duckdb.ConversionException)
-"""What only the rows can bring about: a number that overflows, a text that grows beyond all bounds."""
+OF_VALUES = (duckdb.OutOfRangeException, duckdb.ConversionException, duckdb.InvalidInputException)
+"""What only the rows can bring about: a number that overflows, a text that grows beyond all bounds or is no JSON."""
 
 
 def run(seed: int, count: int) -> tuple[int, list[str]]:

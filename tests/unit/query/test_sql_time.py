@@ -150,3 +150,9 @@ def test_intervals_are_read_in_all_three_forms() -> None:
     expected = (parse_iso_ms("2024-03-01"), parse_iso_ms("2024-03-08"))
     for text in ("2024-03-01/2024-03-08", "2024-03-01/P7D", "P1W/2024-03-08"):
         assert parse_interval_ms(text, "UTC") == expected
+
+
+def test_the_newest_rows_are_ordered_by_the_column_itself() -> None:
+    for order in ("__time", "1", "moment"):
+        found = planned(f"SELECT __time AS moment, n FROM t ORDER BY {order} DESC LIMIT 3").duckdb_sql
+        assert found.endswith("ORDER BY a2.c0 DESC NULLS LAST LIMIT 3")

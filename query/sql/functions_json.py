@@ -1,0 +1,145 @@
+"""Rules for nested data: JSON columns and texts, read by paths such as ``$.a['b'][0]``."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from query.errors import InvalidQuery
+from query.sql import term as t
+from query.sql.casts import as_string, cast_to
+from query.sql.frame import MANY, Arguments, Frame, function, scalar
+from query.sql.functions_time import constant_text
+from query.sql.operators import named_type
+from query.sql.term import Term
+from query.sql.types import BIGINT, VARCHAR, Family, SqlType, array_of
+
+JSON = SqlType("OTHER", "json")
+_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
+
+
+def pointer(path: str) -> str:
+    """A path as an RFC 6901 pointer, which the engine reads whatever the keys contain.
+
+    Raises:
+        InvalidQuery: it is not a path of keys and positions.
+    """
+    if not path.startswith("$"):
+        raise InvalidQuery(f"JSON path {path!r} must begin with $")
+    steps, at = [], 1
+    while at < len(path):
+        match = _STEP.match(path, at)
+        if match is None:
+            raise InvalidQuery(f"JSON path {path!r} is not one of keys and positions, such as $.a['b'][0]")
+        key = next(group for group in match.groups() if group is not None)
+        steps.append(re.sub(r"\\(.)", r"\1", key).replace("~", "~0").replace("/", "~1"))
+        at = match.end()
+    return "".join(f"/{step}" for step in steps)
+
+
+def _json(operand: Term) -> str:
+    """The operand as JSON text; a text that is none counts as NULL."""
+    if operand.family is Family.COMPLEX:
+        if operand.type.element != "json":
+            raise InvalidQuery(f"a value of {operand.type.druid} is not JSON")
+        return operand.sql
+    if operand.is_null:
+        return "CAST(NULL AS VARCHAR)"
+    if operand.family is not Family.STRING or operand.type.multi:
+        raise InvalidQuery(f"a value of {operand.type.name} is not JSON")
+    return f"(CASE WHEN json_valid({operand.sql}) THEN {operand.sql} END)"
+
+
+def _at(frame: Frame, arguments: Arguments) -> tuple[str, str]:
+    path = constant_text(frame.term(arguments[1]), "a JSON path") if len(arguments) > 1 else "$"
+    return _json(frame.term(arguments[0])), t.text_sql(pointer(path))
+
+
+@function("JSON_VALUE", least=2, most=3)
+def _json_value(frame: Frame, arguments: Arguments) -> Term:
+    document, path = _at(frame, arguments)
+    type_ = named_type(arguments[2]) if len(arguments) > 2 else VARCHAR
+    if type_.family is Family.ARRAY:
+        return Term(f"TRY_CAST(json_extract({document}, {path}) AS {type_.duckdb})", type_)
+    text = f"json_extract_string({document}, {path})"
+    kind = f"json_type({document}, {path})"
+    scalar_text = Term(
+        f"(CASE WHEN {kind} = 'BOOLEAN' THEN CASE WHEN {text} = 'true' THEN '1' ELSE '0' END "
+        f"WHEN {kind} NOT IN ('OBJECT', 'ARRAY', 'NULL') THEN {text} END)",
+        VARCHAR,
+    )
+    if type_.family is Family.BOOLEAN:
+        return t.expression(f"CASE WHEN {kind} = 'BOOLEAN' THEN {text} = 'true' END", type_)
+    if type_.family is Family.LONG:
+        # A number with a fraction is cut, a text must be whole.
+        cut = f"TRY_CAST(trunc(TRY_CAST({text} AS DOUBLE)) AS BIGINT)"
+        return t.expression(
+            f"CASE WHEN {kind} = 'DOUBLE' THEN {cut} ELSE {cast_to(scalar_text, BIGINT).sql} END", type_
+        )
+    return cast_to(scalar_text, type_, frame.zone)
+
+
+@function("JSON_QUERY", least=2)
+def _json_query(frame: Frame, arguments: Arguments) -> Term:
+    document, path = _at(frame, arguments)
+    return Term(f"nullif(CAST(json_extract({document}, {path}) AS VARCHAR), 'null')", JSON)
+
+
+@function("JSON_QUERY_ARRAY", least=2)
+def _json_query_array(frame: Frame, arguments: Arguments) -> Term:
+    document, path = _at(frame, arguments)
+    return Term(f"TRY_CAST(json_extract({document}, {path}) AS VARCHAR[])", array_of(VARCHAR))
+
+
+@function("JSON_KEYS", least=1, most=2)
+def _json_keys(frame: Frame, arguments: Arguments) -> Term:
+    document, path = _at(frame, arguments)
+    keys = f"json_keys({document}, {path})"
+    return t.expression(f"CASE WHEN json_type({document}, {path}) = 'OBJECT' THEN {keys} END", array_of(VARCHAR))
+
+
+@scalar("PARSE_JSON")
+def _parse_json(frame: Frame, terms: list[Term]) -> Term:
+    return Term(f"CAST(json({as_string(terms[0], frame.zone).sql}) AS VARCHAR)", JSON)
+
+
+@scalar("TRY_PARSE_JSON")
+def _try_parse_json(frame: Frame, terms: list[Term]) -> Term:
+    text = as_string(terms[0], frame.zone).sql
+    return t.expression(f"CASE WHEN json_valid({text}) THEN CAST(json({text}) AS VARCHAR) END", JSON)
+
+
+def _as_value(operand: Term) -> str:
+    """The operand as a JSON value: nested data as it is, anything else by its type."""
+    if operand.family is Family.COMPLEX:
+        return f"CAST({_json(operand)} AS JSON)"
+    if operand.is_null:
+        return "CAST('null' AS JSON)"
+    return f"to_json({operand.sql})"
+
+
+@function("TO_JSON_STRING")
+def _to_json_string(frame: Frame, arguments: Arguments) -> Term:
+    operand = frame.term(arguments[0])
+    return Term(
+        _json(operand) if operand.family is Family.COMPLEX else f"CAST({_as_value(operand)} AS VARCHAR)", VARCHAR
+    )
+
+
+@function("JSON_OBJECT", least=0, most=MANY)
+def _json_object(frame: Frame, arguments: Arguments) -> Term:
+    parts = []
+    for pair in arguments:
+        if not isinstance(pair, exp.PropertyEQ):
+            raise InvalidQuery("JSON_OBJECT takes pairs: KEY 'a' VALUE 1, or 'a': 1")
+        parts += [as_string(frame.term(pair.this)).sql, _as_value(frame.term(pair.expression))]
+    return Term(f"CAST(json_object({', '.join(parts)}) AS VARCHAR)", JSON)
+
+
+@function("JSON_MERGE", least=2, most=MANY)
+def _json_merge(frame: Frame, arguments: Arguments) -> Term:
+    merged, *others = (_json(frame.term(argument)) for argument in arguments)
+    for other in others:
+        merged = f"CAST(json_merge_patch({merged}, {other}) AS VARCHAR)"
+    return Term(merged, JSON)
