@@ -92,7 +92,7 @@ class SupervisorMachine(GroupRules):
         match event:
             case Tick():
                 self.wall_ms = event.wall_ms
-                return []
+                return self.reload() if self.reloading else []
             case TaskBeat():
                 return self.on_task_beat(event)
             case CheckpointAsked():

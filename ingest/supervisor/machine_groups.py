@@ -39,7 +39,8 @@ class GroupRules(ReplicaRules):
         self.wall_ms = event.wall_ms
         self.desired = event.state.desired
         self.offsets = event.state.offsets
-        self.loaded, self.reloading, self.storing_offsets = True, False, False
+        self.loaded, self.storing_offsets = True, False
+        self.reloading = self.reload_sent = False
         self.opening = set()
         number = self.next_round()
         self.groups = {}

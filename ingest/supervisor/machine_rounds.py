@@ -22,10 +22,15 @@ class RoundRules(SupervisorStateBase):
     """One round per group at a time; each step has a deadline; a late reply answers nothing."""
 
     def reload(self) -> list[Command]:
-        """Reads the store again; until then only what arrives is noted."""
-        if self.reloading:
+        """Reads the store again; until then only what arrives is noted. Not twice in a moment, lest a
+        store that refuses for ever be asked in a loop without a breath."""
+        if self.reload_sent:
             return []
         self.reloading = True
+        if self.now_ms < self.reload_ms:
+            return []  # the tick comes back to it
+        self.reload_sent = True
+        self.reload_ms = self.now_ms + self.config.round_again_ms
         return [Reload()]
 
     # ------------------------------------------------------------ beginning

@@ -140,6 +140,8 @@ class SupervisorStateBase:
         self.round_number = 0
         self.loaded = False
         self.reloading = False
+        self.reload_sent = False
+        self.reload_ms = 0
         self.desired = DesiredState.RUNNING
         self.offsets: StreamOffsets | None = None
         self.storing_offsets = False

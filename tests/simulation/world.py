@@ -28,6 +28,7 @@ WALL_MS = 1_760_000_000_000
 FAULTS_MS = 24_000
 HEALING_MS = 90_000
 SETTLE_MS = 500
+EVENTS_MAX = 60_000
 
 TIMING = SupervisorConfig(
     supervisor="edits",
@@ -268,4 +269,6 @@ class World:
         clock = self.clock
         while clock.next_ms <= until_ms:
             clock.step()
+            if clock.events > EVENTS_MAX:
+                raise Violation(f"LV-0 {EVENTS_MAX} events are not enough")
         clock.now_ms = max(clock.now_ms, until_ms)
