@@ -9,6 +9,7 @@ from ingest.task import answering
 from segments.live import LiveStatus
 from tests.simulation import query_node, task_process
 from tests.simulation.mutation import Mutant
+from tests.unit.protocol import test_answering
 
 Node = query_node.QueryNode
 
@@ -61,6 +62,12 @@ def _other_groups_unasked(self: Any, snapshot: Any, group: Any) -> Any:
 _best_answer = Node.best_answer
 
 MUTANTS = [
+    Mutant(
+        "never-too-old",
+        "a task says TOO_OLD below what it dropped, never less rows",
+        "PR-6",
+        lambda: [(test_answering, "live_sequences", _never_too_old)],
+    ),
     Mutant(
         "task-decides",
         "the vector decides what is live",

@@ -7,7 +7,7 @@ from typing import Any
 
 from ingest.metadata import rules as store_rules
 from ingest.offsets import OffsetMap
-from ingest.protocol import PublishOutcome, SealCommand, SequenceState
+from ingest.protocol import AttemptState, PublishOutcome, SealCommand, SequenceState
 from ingest.supervisor import agreement, machine_groups, machine_replicas, machine_rounds, state
 from ingest.supervisor.agreement import RoundStep
 from ingest.supervisor.messages import Command, SealSequence, SendTask
@@ -97,7 +97,8 @@ def _give_up_saving(machine: Any, event: Any) -> list[Command]:
 
 def _end_of_a_committer(machine: Any, group: Any) -> list[Command]:
     """Once chosen, the committer stays, dead or alive."""
-    if group.committer is None and group.attempt_numbers and any(n > 1 for n in group.attempt_numbers.values()):
+    present = group.replicas.get(group.committer or "")
+    if present is None or present.ending:
         return []
     return _choose_committer(machine, group)
 
@@ -179,6 +180,21 @@ def _attempts_of_zero(machine: Any, replica: Any) -> int:
     return -1
 
 
+def _only_release(machine: Any, group: Any) -> Any:
+    return agreement.RoundReason.RELEASE if group.open is not None and group.release_reason else None
+
+
+def _fence_at_once(machine: Any, group: Any) -> list[Command]:
+    silent = [r for r in list(group.replicas.values()) if machine.silent_ms(r) >= 0 and not r.ending]
+    return [c for r in silent for c in machine.end_attempt(r, AttemptState.FENCED, "silent")]
+
+
+def _reset_at_once(machine: Any, event: Any) -> list[Command]:
+    return _on_reset_asked(machine, replace(event, discard=True))
+
+
+_on_reset_asked = Groups.on_reset_asked
+
 MUTANTS = [
     Mutant(
         "one-replicas-end",
@@ -259,6 +275,36 @@ MUTANTS = [
         "voided sequences are given up by the supervisor",
         "PR-13",
         lambda: [(Groups, "on_sequences_voided", _void_and_keep)],
+    ),
+    Mutant(
+        "no-cut-over",
+        "a new spec ends the open sequence",
+        "I-26",
+        lambda: [(Rounds, "reason_to_end", _only_release)],
+    ),
+    Mutant(
+        "last-fenced-at-once",
+        "the last replica that holds rows is not fenced for silence at once",
+        "PR-25",
+        lambda: [(Replicas, "fence_silent", _fence_at_once)],
+    ),
+    Mutant(
+        "stall-counts",
+        "time in which the loop stood still does not count",
+        "PR-25",
+        lambda: [(state, "STALL_MS", 10**9)],
+    ),
+    Mutant(
+        "window-not-inherited",
+        "a range read again keeps the time of the earliest it covers",
+        "PR-15",
+        lambda: [(Groups, "_inherit", nothing)],
+    ),
+    Mutant(
+        "reset-before-publish",
+        "a reset first publishes what was read",
+        "PR-24",
+        lambda: [(Groups, "on_reset_asked", _reset_at_once)],
     ),
     Mutant("ends-not-taken", "an ended process is replaced", "LV-1", lambda: [(Replicas, "on_task_ended", nothing)]),
 ]

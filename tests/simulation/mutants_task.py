@@ -58,11 +58,9 @@ _publish_failed = Publishing.on_publish_failed
 
 def _next_before_told(machine: Any, record: Any) -> list[Command]:
     """Takes a successor although sequences between it and the last known one are missing."""
-    machine.last_number = record.ref.number - 1
-    return _learn_new(machine, record)
-
-
-_learn_new = Sequences._learn_new
+    machine.last_number = record.ref.number
+    machine.sequences[record.ref.number] = sequence.Sequence(record, record.start, machine.now_ms)
+    return []
 
 
 def _read_all_windows_at_once(self: Any, partition: int) -> bool:
@@ -212,6 +210,48 @@ MUTANTS = [
         "LV-1",
         lambda: [(Checkpoints, "limit_reached", _no_disk_limit)],
     ),
+    Mutant(
+        "late-seal-ends-pause",
+        "a late message of an older round ends no newer pause",
+        "CK-4",
+        lambda: [(Checkpoints, "_answers_pause", _anything_answers)],
+    ),
+    Mutant(
+        "late-pause-begins-again",
+        "a late copy of a pause that is over is refused",
+        "CK-4",
+        lambda: [(Checkpoints, "hear", nothing)],
+    ),
+    Mutant(
+        "no-ask-before-reading-on",
+        "when a lease ends, saved sequences are asked for first",
+        "PR-9",
+        lambda: [(Checkpoints, "check_lease", _read_on_at_once)],
+    ),
+    Mutant(
+        "end-never-raised",
+        "what cannot be read again raises the saved end",
+        "PR-9",
+        lambda: [(Sequences, "on_reread_impossible", nothing)],
+    ),
+    Mutant(
+        "stays-below-log-start",
+        "a replica below the log start withdraws",
+        "PR-17",
+        lambda: [(IndexTaskMachine, "_on_below_log_start", nothing)],
+    ),
+    Mutant(
+        "everybody-uploads",
+        "only the committer uploads",
+        "PB-7",
+        lambda: [(State, "__setattr__", _always_committer)],
+    ),
+    Mutant(
+        "drops-unacknowledged",
+        "published rows are held until every node has acknowledged them",
+        "PR-6",
+        lambda: [(Publishing, "_drop_acknowledged", _drop_published)],
+    ),
     Mutant("keeps-void", "a void sequence is dropped", "PR-13", lambda: [(Sequences, "_give_up_from", _keep_void)]),
 ]
 
@@ -219,6 +259,24 @@ _ask_again = Checkpoints.ask_again
 _windows = State.windows
 _is_reading = State.is_reading
 _limit_reached = Checkpoints.limit_reached
+
+
+def _anything_answers(machine: Any, generation: int, round_number: int) -> bool:
+    return machine.pause is not None
+
+
+def _read_on_at_once(machine: Any) -> list[Command]:
+    pause = machine.pause
+    return machine.read_on() if pause is not None and machine.now_ms >= pause.until_ms else []
+
+
+def _always_committer(machine: Any, name: str, value: Any) -> None:
+    object.__setattr__(machine, name, True if name == "committer" else value)
+
+
+def _drop_published(machine: Any) -> list[Command]:
+    done = [s for s in machine.in_order() if s.phase is SequencePhase.PUBLISHED]
+    return [machine._drop(s) for s in done]
 
 
 def _ask_once(machine: Any) -> list[Command]:

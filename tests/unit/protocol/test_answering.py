@@ -19,6 +19,10 @@ def asked(version: int, p0: int, p1: int = 0, epoch: int = 0) -> LiveAsk:
 
 @pytest.fixture
 def holding() -> Task:
+    return hold_published()
+
+
+def hold_published() -> Task:
     """Sequence 0 published at version 4 and held, sequence 1 open."""
     task = Task().start()
     task.read(0, 0, 0, 5, rows=5)

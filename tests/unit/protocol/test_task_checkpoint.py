@@ -39,6 +39,11 @@ def test_a_limit_cuts_pauses_and_asks_in_this_order(totals: dict[str, int], reas
     assert task.machine.status() is S.PAUSED
 
 
+def test_a_sequence_that_fills_the_disk_is_ended() -> None:
+    task = Task().start()
+    assert any(isinstance(c, m.AskCheckpoint) for c in task.read(0, 0, 0, 4, rows=1, held_bytes=10_000))
+
+
 def test_the_period_ends_a_sequence_that_was_read_and_never_an_empty_one() -> None:
     task = Task().start()
     assert task.tick(60_000) == []

@@ -1,0 +1,165 @@
+"""Every rule removed is noticed: by a stated seed of the simulation, or by a named test without it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+
+import pytest
+
+from ingest.metadata.memory import MemoryMetadataStore
+from tests.contract.metadata.world import World as StoreWorld
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutation import Mutant, catches
+
+BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
+
+# The seed that catches it first. `python -m tests.simulation.mutants 150` counts how many do.
+SEEN = {
+    "told-late-keeps": 2,
+    "publish-early": 0,
+    "unknown-is-success": 13,
+    "unknown-is-final": 2,
+    "too-early-is-final": 40,
+    "failed-not-asked": 104,
+    "finish-early": 0,
+    "replica-never-learns": 43,
+    "lagging-reads-published": 36,
+    "out-of-turn": 0,
+    "ends-at-its-wish": 0,
+    "back-pressure-stops-all": 68,
+    "saved-not-told": 0,
+    "newest-publish-only": 35,
+    "acquire-unreleased": 0,
+    "silent-forever": 56,
+    "newest-fact-only": 3,
+    "tell-before-saving": 108,
+    "leader-from-nothing": 2,
+    "rest-keeps-epochs": 10,
+    "void-alone": 22,
+    "publish-any-offsets": 7,
+    "version-stays": 0,
+    "assigned-unmarked": 43,
+    "reset-keeps-epoch": 1,
+    "sweep-published": 0,
+    "numbers-reused": 1,
+    "generation-unchecked": 53,
+    "task-decides": 0,
+    "no-join": 0,
+    "moves-back": 7,
+    "nobody-must-answer": 0,
+    "open-may-be-short": 0,
+    "two-snapshots": 0,
+}
+
+LOOK = 150
+
+CHECKPOINT = "tests.unit.protocol.test_task_checkpoint"
+PUBLISH = "tests.unit.protocol.test_task_publish"
+ROUNDS = "tests.unit.protocol.test_supervisor_rounds"
+REPLICAS = "tests.unit.protocol.test_supervisor_replicas"
+GROUPS = "tests.unit.protocol.test_supervisor_groups"
+AGREEMENT = "tests.unit.protocol.test_agreement"
+STORE = "tests.contract.metadata.test_publish"
+OFFSETS = "tests.contract.metadata.test_offsets"
+STAGING = "tests.contract.metadata.test_staging"
+ANSWERING = "tests.unit.protocol.test_answering"
+
+# Other rules make up for these in the simulated world; a plain test sees each.
+UNSEEN: dict[str, tuple[str, str] | tuple[str, str, dict[str, object]]] = {
+    "told-late-moves-end": (
+        CHECKPOINT,
+        "test_told_an_end_below_its_position_it_drops_and_seeks_and_does_not_read_meanwhile",
+    ),
+    "blind-restore": (CHECKPOINT, "test_restored_rows_past_a_saved_end_are_dropped_before_anything_is_read"),
+    "no-new-committer": (REPLICAS, "test_another_replica_becomes_committer_when_the_committer_ends"),
+    "reset-not-reread": (GROUPS, "test_a_reset_that_cannot_wait_voids_and_records_it", {"discard": True}),
+    "void-not-noted": (GROUPS, "test_a_conflict_voids_fences_and_reads_again_with_the_inherited_time"),
+    "pause-for-ever": (CHECKPOINT, "test_a_lease_that_ends_unanswered_reads_on_apart_all_the_same"),
+    "ask-once": (CHECKPOINT, "test_the_ask_is_repeated_with_growing_distance"),
+    "no-gap-question": (CHECKPOINT, "test_a_successor_without_its_predecessors_end_is_asked_for_and_not_taken"),
+    "jump-over-gap": (CHECKPOINT, "test_a_successor_without_its_predecessors_end_is_asked_for_and_not_taken"),
+    "late-seal-ends-pause": (CHECKPOINT, "test_a_late_seal_of_an_older_round_does_not_end_a_newer_pause"),
+    "late-pause-begins-again": (CHECKPOINT, "test_a_late_copy_of_a_pause_that_is_over_does_not_begin_it_again"),
+    "no-ask-before-reading-on": (
+        CHECKPOINT,
+        "test_a_lease_that_ends_first_asks_what_was_saved_then_reads_on_apart",
+    ),
+    "end-never-raised": (CHECKPOINT, "test_what_cannot_be_read_again_raises_the_end"),
+    "stays-below-log-start": (CHECKPOINT, "test_below_the_log_start_it_withdraws_and_an_old_notice_is_ignored"),
+    "keeps-void": (CHECKPOINT, "test_a_void_sequence_takes_all_later_ones_along_and_ends_the_attempt"),
+    "no-ask-under-pressure": (CHECKPOINT, "test_a_sequence_that_fills_the_disk_is_ended"),
+    "everybody-uploads": (PUBLISH, "test_another_replica_keeps_its_rows_and_asks_what_became_of_them"),
+    "drops-unacknowledged": (PUBLISH, "test_another_replica_keeps_its_rows_and_asks_what_became_of_them"),
+    "never-too-old": (ANSWERING, "test_below_what_was_dropped_it_is_too_old_never_less_rows"),
+    "one-replicas-end": (AGREEMENT, "test_the_end_is_the_furthest_position_per_partition"),
+    "end-below-start": (AGREEMENT, "test_a_laggard_in_an_earlier_sequence_never_pulls_the_end_below_the_start"),
+    "any-report": (AGREEMENT, "test_a_repeated_report_counts_once"),
+    "no-deadline": (ROUNDS, "test_after_the_pausing_deadline_it_goes_on_with_those_that_reported"),
+    "empty-never-closes": (ROUNDS, "test_a_new_spec_cuts_over_at_a_checkpoint_even_if_nothing_was_read"),
+    "no-cut-over": (ROUNDS, "test_a_new_spec_cuts_over_at_a_checkpoint_even_if_nothing_was_read"),
+    "ends-not-taken": (REPLICAS, "test_a_crashed_attempt_is_replaced_on_its_worker_after_a_growing_wait"),
+    "last-fenced-at-once": (
+        REPLICAS,
+        "test_the_last_replica_is_probed_then_doubled_and_fenced_only_when_the_second_has_caught_up",
+    ),
+    "stall-counts": (REPLICAS, "test_a_loop_that_stood_still_blames_nobody"),
+    "window-not-inherited": (GROUPS, "test_a_conflict_voids_fences_and_reads_again_with_the_inherited_time"),
+    "reset-before-publish": (
+        GROUPS,
+        "test_a_reset_first_publishes_what_was_read_and_leaves_other_partitions_alone",
+    ),
+    "no-ledger": (STORE, "test_the_other_replica_that_publishes_later_is_told_already"),
+    "fence-before-ledger": (STORE, "test_a_repeated_publish_is_already_even_when_the_attempt_was_fenced_since"),
+    "no-epoch-check": (STORE, "test_an_epoch_that_is_not_the_sequences_is_fenced"),
+    "void-publishes": (STORE, "test_a_voided_sequence_is_a_conflict"),
+    "files-unchecked": (STORE, "test_files_that_are_not_staged_must_be_staged_again"),
+    "last-seal-wins": (OFFSETS, "test_the_first_saved_end_wins"),
+    "acquire-at-committed": (OFFSETS, "test_released_partitions_are_acquired_at_their_saved_end"),
+    "sweep-live": (STAGING, "test_files_of_a_live_attempt_are_not_swept"),
+    "fenced-may-act": ("tests.contract.metadata.test_attempts", "test_an_ended_attempt_stays_ended_whatever_comes"),
+    "reports-not-kept": (OFFSETS, "test_groups_show_unpublished_sequences_live_attempts_and_what_was_reported"),
+}
+
+
+def run_plainly(module: str, name: str, given: dict[str, object] | None = None) -> None:
+    """Calls a test function as pytest would, on a fresh memory store where it wants one."""
+    function: Callable[..., None] = getattr(importlib.import_module(module), name)
+    wanted = inspect.signature(function).parameters
+    arguments: dict[str, object] = dict(given or {})
+    if "world" in wanted:
+        world = StoreWorld(MemoryMetadataStore())
+        world.start()
+        arguments["world"] = world
+    if "holding" in wanted:
+        arguments["holding"] = importlib.import_module(module).hold_published()
+    function(**arguments)
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_the_simulation_notices_that_a_rule_is_missing(name: str) -> None:
+    """The stated seed first; a change elsewhere may move the story to another of the first ones."""
+    with BY_NAME[name].applied():
+        assert any(catches(seed) for seed in (SEEN[name], *range(LOOK)))
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_a_plain_test_notices_what_the_simulation_cannot(name: str) -> None:
+    run_plainly(*UNSEEN[name])
+    with BY_NAME[name].applied(), pytest.raises((Exception, pytest.fail.Exception)):
+        run_plainly(*UNSEEN[name])
+
+
+def test_every_mutant_is_noticed_somewhere() -> None:
+    assert sorted(SEEN | UNSEEN) == sorted(BY_NAME)
+    assert len(BY_NAME) == len(MUTANTS)
+
+
+def test_a_removed_rule_is_back_after_the_block() -> None:
+    mutant: Mutant = BY_NAME["told-late-keeps"]
+    [(owner, name, _)] = mutant.patches()
+    before = getattr(owner, name)
+    with mutant.applied():
+        assert getattr(owner, name) is not before
+    assert getattr(owner, name) is before
