@@ -96,6 +96,10 @@ class Client:
         """Whether the process answers and calls itself healthy."""
         return self._json("GET", "/status/health") is True
 
+    def get(self, path: str) -> Any:
+        """The JSON answer of any other route."""
+        return self._json("GET", path)
+
     def leads(self) -> bool:
         """Whether some overlord leads, so that supervisors can be changed."""
         try:

@@ -1,0 +1,141 @@
+"""What operators meet: records that cannot be read, a topic that is not there, changed specs, resets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from siltstone import Client
+from tests.acceptance.edits import PARTITIONS, facts, lines, spec
+from tests.acceptance.service import Service
+from tests.servers.fixtures import fresh_name
+from tests.servers.kafka import KafkaCluster
+from tests.servers.topics import create_topic, produce, wait_for
+
+pytestmark = pytest.mark.integration
+
+COUNT = 2_000
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One service for all tests; each has its own topic and table."""
+    with Service(tmp_path_factory.mktemp("operators")) as found:
+        yield found
+
+
+class Table:
+    """One test's table with its topic, filled with the first edits."""
+
+    def __init__(self, service: Service, bootstrap: str, topic: str | None = None) -> None:
+        self.client: Client = service.client
+        self.service = service
+        self.bootstrap = bootstrap
+        self.topic = topic or create_topic(bootstrap, PARTITIONS)
+        self.name = fresh_name("edits")
+
+    def spec(self, **tuning: Any) -> dict[str, Any]:
+        posted = spec(self.bootstrap, self.topic, **tuning)
+        posted["spec"]["dataSchema"]["dataSource"] = self.name
+        return posted
+
+    def send(self, count: int = COUNT) -> None:
+        for partition in range(PARTITIONS):
+            produce(self.bootstrap, self.topic, lines()[:count][partition::PARTITIONS], partition=partition)
+
+    def count(self) -> int:
+        return int(self.client.sql(f'SELECT COUNT(*) AS n FROM "{self.name}"')[0]["n"])
+
+    def status(self) -> dict[str, Any]:
+        payload: dict[str, Any] = self.client.supervisor_status(self.name)["payload"]
+        return payload
+
+    def rest(self, rows: int) -> None:
+        self.client.supervisor_action(self.name, "suspend")
+        wait_for(lambda: self.published() == rows, 60, f"{rows} rows are published")
+
+    def published(self) -> int:
+        return sum(int(each["num_rows"]) for each in self.client.segments(self.name))
+
+
+def test_a_posted_spec_gives_its_first_row_at_once(service: Service, kafka: KafkaCluster) -> None:
+    table = Table(service, kafka.bootstrap)
+    table.send(100)
+    begun = time.monotonic()
+    table.client.submit(table.spec())
+    wait_for(lambda: table.count() > 0, 30, "the first row")
+    print(f"first row {time.monotonic() - begun:.2f} s after the post")
+    table.client.supervisor_action(table.name, "terminate")
+
+
+def test_records_that_cannot_be_read_are_counted_sampled_and_kept(service: Service, kafka: KafkaCluster) -> None:
+    table = Table(service, kafka.bootstrap)
+    table.send()
+    produce(kafka.bootstrap, table.topic, [b"{broken", b"", None, b'{"no":"time"}', b'{"time":"not a time"}'])
+    table.client.submit(table.spec())
+    wait_for(lambda: table.count() == COUNT, 60, "good rows are visible")
+    supervisor = f"/druid/indexer/v1/supervisor/{table.name}"
+    wait_for(lambda: len(table.client.get(f"{supervisor}/parseErrors")) >= 3, 30, "samples are told")
+    samples = str(table.client.get(f"{supervisor}/parseErrors"))
+    assert "partition" in samples and "offset" in samples
+    assert table.status()["healthy"] is True
+    table.rest(COUNT)
+    service.verify(table.name)
+
+
+def test_a_missing_topic_is_named_and_waited_for(service: Service, kafka: KafkaCluster) -> None:
+    table = Table(service, kafka.bootstrap, topic=fresh_name("absent"))
+    table.client.submit(table.spec())
+    wait_for(lambda: not table.status()["healthy"], 60, "the supervisor is unhealthy")
+    assert table.topic in str(table.status()["recentErrors"])
+    create_topic(kafka.bootstrap, PARTITIONS, table.topic)
+    table.send()
+    wait_for(lambda: table.count() == COUNT, 60, "rows arrive")
+    wait_for(lambda: table.status()["healthy"], 60, "the supervisor is healthy again")
+    table.rest(COUNT)
+
+
+def test_a_changed_spec_cuts_over_without_loss(service: Service, kafka: KafkaCluster) -> None:
+    table = Table(service, kafka.bootstrap)
+    table.send()
+    table.client.submit(table.spec())
+    wait_for(lambda: table.count() == COUNT, 60, "the old spec's rows")
+    changed = table.spec()
+    changed["spec"]["dataSchema"]["dimensionsSpec"]["dimensions"].remove("page")
+    table.client.submit(changed)
+    # Rows sent before the cut follow the old spec, so wait until the new one reads.
+    wait_for(lambda: table.published() == COUNT, 60, "the old spec's rows are published")
+    table.send()
+    wait_for(lambda: table.count() == 2 * COUNT, 60, "the new spec's rows")
+    [row] = table.client.sql(f'SELECT COUNT(page) AS pages, SUM(added) AS added FROM "{table.name}"')
+    assert row == {"pages": COUNT, "added": 2 * facts(COUNT).added}
+    table.rest(2 * COUNT)
+    service.verify(table.name)
+
+
+def test_a_reset_reads_again_and_says_so_in_the_audit(service: Service, kafka: KafkaCluster) -> None:
+    table = Table(service, kafka.bootstrap)
+    table.send()
+    table.client.submit(table.spec())
+    wait_for(lambda: table.count() == COUNT, 60, "every row is live")
+    service.cli("supervisor", "reset", table.name, "--yes")
+    wait_for(lambda: table.count() == 2 * COUNT, 60, "everything was read twice")
+    table.rest(2 * COUNT)
+    service.verify(table.name)
+
+
+def test_a_restarted_service_goes_on_where_it_was(service: Service, kafka: KafkaCluster) -> None:
+    table = Table(service, kafka.bootstrap)
+    table.send()
+    table.client.submit(table.spec())
+    wait_for(lambda: table.count() == COUNT, 60, "every row is live")
+    before = {task.pid for task in service.task_processes()}
+    service.stop(patience_s=40)
+    service.start()
+    assert table.count() == COUNT
+    assert before <= {task.pid for task in service.task_processes()}
+    table.rest(COUNT)
+    service.verify(table.name)
