@@ -53,7 +53,7 @@ class LeaderElection:
         self._on_gain = on_gain
         self._on_loss = on_loss
         self._generation: int | None = None
-        self._lost = False
+        self._lost_generation = 0
         self._watched: Leadership | None = None
         self._still_since_ms = 0
         self._wake = threading.Event()
@@ -69,9 +69,12 @@ class LeaderElection:
         self._wake.set()
         self._thread.join(timeout_s)
 
-    def report_loss(self) -> None:
-        """Says that a write was refused for a newer generation; safe from any thread."""
-        self._lost = True
+    def report_loss(self, generation: int) -> None:
+        """Says that a write of this generation was refused for a newer one; safe from any thread.
+
+        Word of an earlier generation comes late and says nothing about the present one.
+        """
+        self._lost_generation = max(generation, self._lost_generation)
         self._wake.set()
 
     @property
@@ -108,13 +111,13 @@ class LeaderElection:
             return
         taken = self._store.take_leadership(self._settings.node, self._settings.address, row)
         if taken is not None:
-            self._generation, self._lost = taken.generation, False
+            self._generation = taken.generation
             log.info("leadership taken", generation=taken.generation, node=self._settings.node)
             self._on_gain(taken.generation)
 
     def _keep(self, generation: int) -> None:
         try:
-            if self._lost:
+            if self._lost_generation >= generation:
                 raise LeadershipLost("a write was refused")
             self._store.beat(generation)
         except LeadershipLost:

@@ -52,6 +52,8 @@ class Overlord:
     def __init__(self, ports: OverlordPorts, settings: LeaderSettings) -> None:
         self._ports = ports
         self._lock = threading.Lock()
+        # Wishes reach a supervisor's runner in the order in which they were stored: one at a time.
+        self._wishing = threading.Lock()
         self._term: Term | None = None
         self._election = LeaderElection(ports.store, settings, ports.clock, self._gain, self._lose)
         self.settings = settings
@@ -64,12 +66,12 @@ class Overlord:
         self._election.stop()
 
     def _gain(self, generation: int) -> None:
-        term = Term(generation, self._ports, self._election.report_loss)
+        term = Term(generation, self._ports, lambda: self._election.report_loss(generation))
         try:
             term.start()
         except StoreUnreachable:
             term.stop()
-            self._election.report_loss()
+            self._election.report_loss(generation)
             return
         with self._lock:
             self._term = term
@@ -137,14 +139,15 @@ class Overlord:
             SpecError, NotLeading, StoreUnreachable, StoreConflict.
             WrongState: it names another topic while tasks of the old one still hold rows.
         """
-        term = self.leading()
         spec, warnings = parse_supervisor_spec(posted)
-        self._check_same_topic(spec)
         desired = DesiredState.SUSPENDED if spec.suspended else DesiredState.RUNNING
-        record = self._ports.store.put_supervisor(
-            term.generation, spec.supervisor, spec.datasource, spec.posted, desired, self._ports.clock.now_ms()
-        )
-        term.supervise(record, spec)
+        with self._wishing:
+            term = self.leading()
+            self._check_same_topic(spec)
+            record = self._ports.store.put_supervisor(
+                term.generation, spec.supervisor, spec.datasource, spec.posted, desired, self._now_ms()
+            )
+            term.supervise(record, spec)
         return record, warnings
 
     def _check_same_topic(self, spec: SupervisorSpec) -> None:
@@ -171,15 +174,16 @@ class Overlord:
         return self._desire(supervisor, DesiredState.TERMINATED)
 
     def _desire(self, supervisor: str, desired: DesiredState) -> SupervisorRecord:
-        term = self.leading()
-        present = self._ports.store.supervisor(supervisor)
-        if present is None or present.desired is DesiredState.TERMINATED:
-            raise UnknownSupervisor(f"no supervisor is named {supervisor!r}")
-        if present.desired is desired:
-            raise WrongState(f"supervisor {supervisor!r} is already {desired.value}")
-        record = self._ports.store.set_desired(term.generation, supervisor, desired, self._ports.clock.now_ms())
-        spec, _ = parse_supervisor_spec(record.spec)
-        term.supervise(record, spec)
+        with self._wishing:
+            term = self.leading()
+            present = self._ports.store.supervisor(supervisor)
+            if present is None or present.desired is DesiredState.TERMINATED:
+                raise UnknownSupervisor(f"no supervisor is named {supervisor!r}")
+            if present.desired is desired:
+                raise WrongState(f"supervisor {supervisor!r} is already {desired.value}")
+            record = self._ports.store.set_desired(term.generation, supervisor, desired, self._now_ms())
+            spec, _ = parse_supervisor_spec(record.spec)
+            term.supervise(record, spec)
         return record
 
     def reset(self, supervisor: str) -> OffsetMap:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from ingest.clock import Clock
-from ingest.errors import SpecError
+from ingest.errors import SpecError, StoreUnreachable
 from ingest.metadata.records import DesiredState, SupervisorRecord
 from ingest.metadata.store import MetadataStore
 from ingest.overlord.actions import LeaderActions
@@ -34,6 +34,7 @@ log = structlog.get_logger()
 
 TASK_CALLS_AT_ONCE = 16
 RECENT_ATTEMPTS = 1_000
+LOOK_AGAIN_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Term:
         self.generation = generation
         self._ports = ports
         self._lock = threading.Lock()
+        self._over = threading.Event()
         self._runners: dict[str, SupervisorRunner] = {}
         self._pool = ThreadPoolExecutor(TASK_CALLS_AT_ONCE, thread_name_prefix="task-call")
         self.served = ServedVersions(ports.store, ports.clock)
@@ -91,6 +93,7 @@ class Term:
         """Stops duties, supervisors and waiting beats, in this order. Tasks run on."""
         self._duties.stop()
         with self._lock:
+            self._over.set()
             runners = list(self._runners.values())
         for runner in runners:
             runner.stop()
@@ -107,8 +110,11 @@ class Term:
         return list(records.values())
 
     def supervise(self, record: SupervisorRecord, spec: SupervisorSpec) -> None:
-        """Starts the supervisor's runner, or tells the running one of the change."""
+        """Starts the supervisor's runner, or tells the running one of the change. Nothing once the term is
+        over: the next one reads the store."""
         with self._lock:
+            if self._over.is_set():
+                return
             runner = self._runners.get(record.supervisor)
             if runner is None:
                 runner = SupervisorRunner(record, spec, self.generation, self._runner_ports)
@@ -141,3 +147,16 @@ class Term:
             runner = self._runners.pop(supervisor, None)
         if runner is not None:
             runner.stop()
+            self._supervise_again(supervisor)
+
+    def _supervise_again(self, supervisor: str) -> None:
+        """A spec may have been posted to the runner that has just ended: what is stored counts."""
+        while not self._over.is_set():
+            try:
+                record = self._ports.store.supervisor(supervisor)
+            except StoreUnreachable:
+                self._over.wait(LOOK_AGAIN_S)
+                continue
+            if record is not None and record.desired is not DesiredState.TERMINATED:
+                self.supervise(record, parse_supervisor_spec(record.spec)[0])
+            return

@@ -58,6 +58,8 @@ log = structlog.get_logger()
 TICK_MS = 200
 STORE_RETRY_S = (0.1, 0.3, 1.0, 2.0)
 PROBLEMS_KEPT = 3
+BREAK_S = (0.2, 1.0, 5.0, 30.0)
+WHOLE_AGAIN_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,23 +186,44 @@ class SupervisorRunner:
         )
 
     def _run(self) -> None:
-        try:
-            loaded = self._durably(lambda: self._commands.state(self._config))
-            self._handle(loaded)
-            next_tick_ms = 0
-            while not self._stopping.is_set():
-                # Everything that has arrived is handled before a deadline is judged (PR-25).
-                self._drain(max(0, next_tick_ms - self._ports.clock.monotonic_ms()))
-                now_ms = self._ports.clock.monotonic_ms()
-                if now_ms >= next_tick_ms:
-                    next_tick_ms = now_ms + TICK_MS
-                    self._handle(Tick(now_ms, self._ports.clock.now_ms()))
-                    self._judge_health()
-        except _Ended:
-            pass
-        except Exception:
-            log.exception("supervisor ended", supervisor=self._config.supervisor, generation=self._generation)
-            self._ports.on_lost()
+        """Whatever breaks here breaks this supervisor alone; it begins again from the store."""
+        breaks = 0
+        while not self._stopping.is_set():
+            began_ms = self._ports.clock.monotonic_ms()
+            try:
+                self._supervise()
+            except _Ended:
+                return
+            except LeadershipLost:
+                self._ports.on_lost()
+                return
+            except Exception as error:
+                log.exception("supervisor broke", supervisor=self._config.supervisor, generation=self._generation)
+                now_ms = self._ports.clock.now_ms()
+                self._store_problems.append(Problem(now_ms, type(error).__name__, str(error), stream=False))
+                breaks = 0 if self._ports.clock.monotonic_ms() - began_ms > WHOLE_AGAIN_MS else breaks
+                self._stopping.wait(BREAK_S[min(breaks, len(BREAK_S) - 1)])
+                breaks += 1
+                self._begin_again()
+
+    def _begin_again(self) -> None:
+        """A machine that knows nothing but the rounds it has used: tasks refuse lower ones."""
+        rounds = self._machine.round_number
+        self._machine = SupervisorMachine(self._config, self._generation)
+        self._machine.round_number = rounds
+        self._discovery.look_now()
+
+    def _supervise(self) -> None:
+        self._handle(self._durably(lambda: self._commands.state(self._config)))
+        next_tick_ms = 0
+        while not self._stopping.is_set():
+            # Everything that has arrived is handled before a deadline is judged (PR-25).
+            self._drain(max(0, next_tick_ms - self._ports.clock.monotonic_ms()))
+            now_ms = self._ports.clock.monotonic_ms()
+            if now_ms >= next_tick_ms:
+                next_tick_ms = now_ms + TICK_MS
+                self._handle(Tick(now_ms, self._ports.clock.now_ms()))
+                self._judge_health()
 
     def _judge_health(self) -> None:
         machine = self._machine

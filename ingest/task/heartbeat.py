@@ -57,6 +57,9 @@ class Heartbeat:
                     log.warning("overlord unreachable", error=str(error))
                 self._unreachable = True
                 return
+            except Exception:  # a thread that dies would leave a living task to be taken for dead
+                log.exception("heartbeat broke")
+                return
             if self._unreachable:
                 log.info("overlord reached again")
             self._unreachable = False

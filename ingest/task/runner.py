@@ -363,6 +363,8 @@ class TaskRunner:
             raise
         except IngestError as error:
             log.info("question not answered", question=type(command).__name__, error=str(error))
+        except Exception:  # a thread that dies would leave every later question unanswered
+            log.exception("question broke", question=type(command).__name__)
         match command:
             case AskCheckpoint(ask):
                 return CheckpointAnswered(self._now(), ask.ref, None)

@@ -75,6 +75,22 @@ def test_an_overlord_that_comes_back_under_its_own_name_does_not_wait_for_its_ea
 def test_a_refused_write_ends_the_term() -> None:
     one, _, _ = two()
     one.step()
-    one.election.report_loss()
+    one.election.report_loss(1)
     one.step()
+    assert one.lost == 1
+
+
+def test_late_word_of_a_loss_in_an_earlier_generation_ends_nothing() -> None:
+    one, standby, clock = two()
+    one.step()
+    standby.step()
+    clock.advance(4_000)
+    assert standby.step() == 2
+    assert one.step() is None
+    clock.advance(4_000)
+    one.step()
+    clock.advance(4_000)
+    assert one.step() == 3
+    one.election.report_loss(1)
+    assert one.step() == 3
     assert one.lost == 1

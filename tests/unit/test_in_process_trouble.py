@@ -1,0 +1,130 @@
+"""What breaks or crosses in an overlord or a task, joined in memory: it stays where it is, and nothing stops."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.metadata.memory import StoreHooks
+from ingest.metadata.records import DesiredState
+from ingest.protocol import SequenceRecord
+from tests.in_process import System, chain_is_whole, click, eventually, spec
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[System]:
+    found = System(tmp_path)
+    yield found
+    found.stop()
+
+
+def running(system: System, **settings: Any) -> None:
+    system.stream.create_topic("clicks", 1)
+    system.start()
+    system.overlord.submit(spec(**settings))
+
+
+def feed(system: System, count: int) -> None:
+    system.stream.append("clicks", 0, [click(n) for n in range(count)])
+
+
+def once(method: str, action: Callable[[], None]) -> Callable[[str], None]:
+    """A store hook that acts at the first call of ``method``."""
+    done: set[str] = set()
+
+    def hook(called: str) -> None:
+        if called == method and method not in done:
+            done.add(method)
+            action()
+
+    return hook
+
+
+def breaks() -> None:
+    raise AssertionError("broken on purpose")
+
+
+def test_two_posts_at_once_reach_the_supervisor_in_the_order_in_which_they_were_stored(system: System) -> None:
+    running(system)
+    first_stored, second_done = threading.Event(), threading.Event()
+
+    def linger() -> None:
+        first_stored.set()
+        second_done.wait(0.3)  # time for the second to overtake, if it can
+
+    system.store.hooks = StoreHooks(after_commit=once("put_supervisor", linger))
+    first = threading.Thread(target=system.overlord.submit, args=(spec(maxRowsPerSegment=200),))
+    first.start()
+    assert first_stored.wait(5)
+    record, _ = system.overlord.submit(spec(maxRowsPerSegment=300))
+    second_done.set()
+    first.join(5)
+    runner = system.overlord.leading().runner("clicks")
+    assert runner is not None
+    eventually(lambda: runner.view().config.spec_version >= 2)
+    eventually(lambda: runner.view().config.spec_version == record.version, 2, "the newest spec came last")
+    assert runner.view().spec.posted == record.spec
+
+
+def test_a_spec_posted_while_a_terminated_supervisor_ends_is_supervised(system: System) -> None:
+    running(system)
+    feed(system, 10)
+    eventually(lambda: system.records_read() == 10)
+    # The epochs are raised as the very last act before the supervisor's runner ends.
+    system.store.hooks = StoreHooks(after_commit=once("reset_offsets", lambda: _post_again(system)))
+    system.overlord.terminate("clicks")
+    eventually(lambda: system.rows_published() == 10)
+    feed(system, 10)
+    eventually(lambda: system.records_read() == 20, what="the new spec is read")
+    record = system.store.supervisor("clicks")
+    assert record is not None and record.desired is DesiredState.RUNNING
+
+
+def _post_again(system: System) -> None:
+    system.overlord.submit(spec(maxRowsPerSegment=500))
+
+
+def test_a_supervisor_that_breaks_begins_again_without_costing_the_leadership(system: System) -> None:
+    running(system, maxRowsPerSegment=100)
+    system.store.hooks = StoreHooks(before_commit=once("seal", breaks))
+    feed(system, 250)
+    eventually(lambda: system.rows_published() == 200)
+    leader = system.store.leadership()
+    assert leader is not None and leader.generation == 1
+    runner = system.overlord.leading().runner("clicks")
+    assert runner is not None
+    assert "AssertionError" in {problem.kind for problem in runner.view().problems}
+    chain_is_whole(system)
+
+
+def test_a_heartbeat_that_breaks_is_not_the_last(system: System) -> None:
+    system.store.hooks = StoreHooks(before_commit=once("record_positions", breaks))
+    running(system)
+    feed(system, 50)
+
+    def reported() -> int:
+        attempts = system.store.attempts("clicks", True, 10)
+        return sum(sum(attempt.positions.values()) for attempt in attempts)
+
+    eventually(lambda: reported() == 50)
+
+
+def test_a_question_that_breaks_is_asked_again(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, asked = system.store.sequences, 0
+
+    def sequences(supervisor: str, group: int, from_number: int) -> tuple[SequenceRecord, ...]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            breaks()
+        return answer(supervisor, group, from_number)
+
+    monkeypatch.setattr(system.store, "sequences", sequences)
+    running(system, maxRowsPerSegment=100)
+    feed(system, 150)
+    eventually(lambda: system.rows_published() == 100)
+    assert asked > 1
