@@ -47,14 +47,25 @@ class PackedKeys:
         """The stable sorted order of the rows."""
         if not self._words:
             return np.arange(self._rows, dtype=np.int64)
-        if len(self._words) > 1:
-            return np.lexsort(self._words[::-1])
         bits = max(1, (self._rows - 1).bit_length())
-        if self._spans[0] < _WORD_LIMIT >> bits:
+        if len(self._words) == 1 and self._spans[0] < _WORD_LIMIT >> bits:
             # Sorting values that carry their position is faster than sorting positions, and stable.
             carried = np.sort((self._words[0] << bits) | np.arange(self._rows, dtype=np.int64))
             return carried & ((1 << bits) - 1)
-        return np.argsort(self._words[0], kind="stable")
+        return self._order_by_first_word()
+
+    def _order_by_first_word(self) -> Indices:
+        """Sorts by the first word, which tells nearly all rows apart, and then only its ties by everything."""
+        order: Indices = np.argsort(self._words[0])
+        ordered = self._words[0][order]
+        tied = np.zeros(self._rows, dtype=np.bool_)
+        tied[1:] = ordered[1:] == ordered[:-1]
+        tied[:-1] |= tied[1:]
+        places = np.flatnonzero(tied)
+        if len(places):
+            rows = order[places]
+            order[places] = rows[np.lexsort([rows, *(word[rows] for word in self._words[::-1])])]
+        return order
 
     def starts(self, order: Indices) -> BoolArray:
         """For every row in sorted order, whether its key differs from the row before."""
