@@ -24,7 +24,8 @@ TIME_TYPE = pa.timestamp("ms", tz="UTC")
 class Piece:
     """One live chunk: a batch in memory, or a spill of one time chunk on disk.
 
-    ``bucket_ms`` is the start of a spill's time chunk; a batch in memory may hold rows of many.
+    ``bucket_ms`` is the start of a spill's time chunk; a batch in memory may hold rows of many. Where a
+    flush has rows of many time chunks, their spills share one file of ``file_bytes``, sorted by time.
     """
 
     number: int
@@ -36,6 +37,11 @@ class Piece:
     path: Path | None = None
     bucket_ms: int = 0
     replaces: tuple[int, ...] = ()
+    file_bytes: int = 0
+
+    @property
+    def shares_file(self) -> bool:
+        return self.path is not None and self.file_bytes != self.size_bytes
 
     def info(self, sequence: int, ranges: tuple[PartitionRange, ...]) -> ChunkInfo:
         """How a query node is told of it."""
@@ -47,7 +53,8 @@ class Piece:
             ranges=ranges,
             min_time_ms=self.min_time_ms,
             max_time_ms=self.max_time_ms,
-            path=None if self.path is None else str(self.path),
+            # A node that links a file takes all of it for the chunk.
+            path=None if self.path is None or self.shares_file else str(self.path),
             replaces=self.replaces,
         )
 

@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from ingest.appenderator.hydrant import Hydrant, Piece, positions_of
 from ingest.appenderator.sequence_rows import SequenceRows
+from segments.interval import Interval
 from segments.live import ChunkInfo, LiveAnswer, LiveAsk, LiveSequence, LiveStatus
-from segments.parquet.spill import MappedSpill, with_dictionaries
+from segments.parquet.spill import open_runs, with_dictionaries
 from segments.rollup import TIME_OF_PREFIX
 
 
@@ -68,7 +69,8 @@ def chunk_stream(piece: Piece) -> bytes | None:
         assert piece.path is not None
         if not piece.path.exists():
             return None
-        table = pa.Table.from_batches(MappedSpill(piece.path).batches)
+        inside = Interval(piece.min_time_ms, piece.max_time_ms + 1)
+        table = pa.Table.from_batches([run.batch for run in open_runs([piece.path], inside)])
     table = table.select([name for name in table.schema.names if not name.startswith(TIME_OF_PREFIX)])
     table = with_dictionaries(table)
     sink = pa.BufferOutputStream()

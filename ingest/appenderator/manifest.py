@@ -97,11 +97,14 @@ def _is_whole(hydrant: Hydrant) -> bool:
         for part in hydrant.quarantine:
             if part.path.stat().st_size != part.size_bytes:
                 return False
+        rows: dict[Path, int] = {}
         for piece in hydrant.pieces:
             assert piece.path is not None
-            if piece.path.stat().st_size != piece.size_bytes:
+            rows[piece.path] = rows.get(piece.path, 0) + piece.rows
+            if piece.path.stat().st_size != piece.file_bytes:
                 return False
-            if sum(batch.num_rows for batch in MappedSpill(piece.path).batches) != piece.rows:
+        for path, expected in rows.items():
+            if sum(batch.num_rows for batch in MappedSpill(path).batches) != expected:
                 return False
     except (OSError, SpillUnreadable):
         return False
@@ -121,6 +124,7 @@ def _hydrant_json(hydrant: Hydrant) -> dict[str, Any]:
                 "file": _name(piece.path),
                 "rows": piece.rows,
                 "bytes": piece.size_bytes,
+                "fileBytes": piece.file_bytes,
                 "times": [piece.min_time_ms, piece.max_time_ms],
                 "bucket": piece.bucket_ms,
             }
@@ -165,6 +169,7 @@ def _read_piece(spill: Mapping[str, Any], directory: Path) -> Piece:
         max_time_ms=int(last_ms),
         path=directory / spill["file"],
         bucket_ms=int(spill["bucket"]),
+        file_bytes=int(spill["fileBytes"]),
     )
 
 

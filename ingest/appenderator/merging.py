@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ingest.appenderator.decoding.assembly import aggregations
-from ingest.appenderator.hydrant import Hydrant, QuarantinePart, Sums
+from ingest.appenderator.hydrant import Hydrant, Piece, QuarantinePart, Sums
 from ingest.appenderator.quarantine import join_parts
 from ingest.appenderator.schemas import conformed, fits, widest
 from ingest.offsets import OffsetMap
@@ -20,7 +20,7 @@ from segments.identity import SegmentId
 from segments.interval import Interval
 from segments.parquet.footer import SegmentFileMeta
 from segments.parquet.merge import merge_spills
-from segments.parquet.spill import MappedSpill, write_spill
+from segments.parquet.spill import open_runs, write_spill
 from segments.schema import SegmentSchema
 
 Allocate = Callable[[int, int], PendingSegment]
@@ -95,7 +95,7 @@ def _merge_bucket(
     meta = SegmentFileMeta(segment_id, offsets, record.ref.name, record.spec_version, input_rows)
     rewritten: list[Path] = []
     try:
-        sources = [_conforming(_path(piece.path), hydrant, schema, rewritten) for hydrant, piece in held]
+        sources = [_conforming(piece, hydrant, schema, rewritten) for hydrant, piece in held]
         rolling = aggregations(spec.data_schema) if spec.data_schema.rollup else None
         out = directory / f"{record.ref.number}-{_stamp(interval)}.parquet"
         result = merge_spills(sources, out, schema, rolling, meta)
@@ -119,20 +119,17 @@ def _merge_bucket(
     return MergedFile(result.path, segment)
 
 
-def _conforming(path: Path, hydrant: Hydrant, schema: SegmentSchema, rewritten: list[Path]) -> Path:
-    """The spill itself, or a rewritten copy where a column has become wider since."""
+def _conforming(piece: Piece, hydrant: Hydrant, schema: SegmentSchema, rewritten: list[Path]) -> Path:
+    """The spill's file itself, or a rewritten copy where a column has become wider since."""
+    assert piece.path is not None
     if fits(hydrant.schema, schema):
-        return path
-    spill = MappedSpill(path)
-    target = path.with_suffix(".wider")
-    write_spill(conformed(pa.Table.from_batches(spill.batches), schema), target)
+        return piece.path
+    inside = Interval(piece.min_time_ms, piece.max_time_ms + 1)
+    rows = pa.Table.from_batches([run.batch for run in open_runs([piece.path], inside)])
+    target = piece.path.with_suffix(".wider")
+    write_spill(conformed(rows, schema), target)
     rewritten.append(target)
     return target
-
-
-def _path(path: Path | None) -> Path:
-    assert path is not None
-    return path
 
 
 def _stamp(interval: Interval) -> str:

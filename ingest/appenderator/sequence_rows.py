@@ -37,6 +37,8 @@ from segments.truncation import truncate_ms
 
 # Grouping fewer rows at a time costs more than it saves; see docs/performance.md.
 _COMPACT_ROWS: Final = 100_000
+# Every file is synced on its own; late rows of many time chunks would otherwise stop reading for seconds.
+_FILES_PER_SPILL: Final = 16
 # A live answer lists every chunk, and every spill walks the hydrants: small ones are put together.
 _SMALL_HYDRANTS: Final = 32
 _SMALL_ROWS: Final = 1_024
@@ -240,23 +242,27 @@ class SequenceRows:
         pieces = tuple(self._write(rows, replaced, names)) if rows.num_rows else ()
         return replace(self._empty(members, schema), pieces=pieces, quarantine=parts, spilled=True)
 
-    def _write(self, batch: pa.Table, replaced: tuple[int, ...], names: FileNames) -> list[Piece]:
-        """One spill per time chunk, in order of time."""
+    def _write(self, rows: pa.Table, replaced: tuple[int, ...], names: FileNames) -> list[Piece]:
+        """One spill per time chunk, in order of time; a file for each of a few, one file for many."""
         granularity = self.spec.data_schema.segment_granularity
-        counts = sorted(rows_by_bucket(batch, granularity).items())
+        counts = sorted(rows_by_bucket(rows, granularity).items())
         if len(counts) > 1:
-            starts = truncate_ms(granularity, times_of(batch))
-            batch = batch.take(array_of(np.argsort(starts, kind="stable")))
+            rows = rows.take(array_of(np.argsort(times_of(rows), kind="stable")))
+        shared = len(counts) > _FILES_PER_SPILL
+        path = names.spill(self.record.ref.number)
+        file_bytes = write_spill(rows, path) if shared else 0
         pieces: list[Piece] = []
         begin = 0
-        for bucket_ms, rows in counts:
-            part = batch.slice(begin, rows)
-            begin += rows
-            path = names.spill(self.record.ref.number)
-            size_bytes = write_spill(part, path)
-            bounds = time_bounds(part)
+        for bucket_ms, count in counts:
+            part = rows.slice(begin, count)
+            begin += count
+            size_bytes = max(1, file_bytes * count // rows.num_rows)
+            if not shared:
+                path = names.spill(self.record.ref.number) if pieces else path
+                size_bytes = file_bytes = write_spill(part, path)
+            number, bounds = self._next_chunk(), time_bounds(part)
             pieces.append(
-                Piece(self._next_chunk(), rows, size_bytes, *bounds, path=path, bucket_ms=bucket_ms, replaces=replaced)
+                Piece(number, count, size_bytes, *bounds, None, path, bucket_ms, replaced, file_bytes=file_bytes)
             )
         return pieces
 

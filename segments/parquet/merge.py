@@ -38,7 +38,8 @@ def merge_spills(
 ) -> WriteResult:
     """Writes the rows of all spills, in segment order, to a new file at ``out``.
 
-    ``sources`` are in order of arrival and hold at least one row. ``schema`` has every column; multi-value
+    ``sources`` are in order of arrival and hold at least one row inside the segment's interval; rows outside
+    of it belong to other segments and are left out. ``schema`` has every column; multi-value
     marks are ignored and found anew: the result's schema marks exactly the columns of which a row has several
     values. With ``aggregations`` (one per metric, or None: no rollup) rows equal in time and all dimensions
     become one, except where a long sum would leave 64 bits: such rows stay as they are. Rows that cannot be
@@ -50,7 +51,7 @@ def merge_spills(
         SpillUnreadable: a spill is missing, damaged, or has columns that do not fit.
         StorageFull, StorageMisconfigured, StorageUnavailable: the disk refused.
     """
-    runs = open_runs(list(sources))
+    runs = open_runs(list(sources), meta.id.interval)
     assert runs, "a segment has rows"
     if aggregations is not None:
         merged = {aggregation.column for aggregation in aggregations}

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from segments.arrow_arrays import ArrowArray, array_of, list_lengths
 from segments.errors import SpillUnreadable
+from segments.interval import Interval
 from segments.schema import TIME_COLUMN
 from segments.storage.durable import disk_error, replace_durably, sync_file, temporary_beside
 from segments.truncation import Int64Array
@@ -125,8 +126,8 @@ class Run:
         return self.batch.column(index) if index >= 0 else None
 
 
-def open_runs(sources: list[Path]) -> list[Run]:
-    """Maps spills and checks that they are sorted.
+def open_runs(sources: list[Path], interval: Interval = Interval.ETERNITY) -> list[Run]:
+    """Maps spills and checks that they are sorted; only their rows inside the interval.
 
     Raises:
         SpillUnreadable: a spill is missing, damaged, without times or not sorted.
@@ -135,13 +136,27 @@ def open_runs(sources: list[Path]) -> list[Run]:
     for path in sources:
         spill = MappedSpill(path)
         for batch in spill.batches:
-            if not batch.num_rows:
-                continue
-            run = Run(spill, batch, len(runs))
-            _check_times(run)
-            runs.append(run)
+            run = Run(spill, _inside(batch, interval, path), len(runs))
+            if run.batch.num_rows:
+                _check_times(run)
+                runs.append(run)
         spill.release_pages()
     return runs
+
+
+def _inside(batch: pa.RecordBatch, interval: Interval, path: Path) -> pa.RecordBatch:
+    """A slice without copying; a batch is sorted by time."""
+    if not batch.num_rows or TIME_COLUMN not in batch.schema.names:
+        return batch
+    times = batch.column(batch.schema.get_field_index(TIME_COLUMN))
+    try:
+        milliseconds = np.asarray(times.view(pa.int64()))
+    except pa.ArrowException as error:
+        raise SpillUnreadable(f"spill {path}: {TIME_COLUMN} is not in milliseconds: {error}") from error
+    if times.null_count or (milliseconds[0] >= interval.start_ms and milliseconds[-1] < interval.end_ms):
+        return batch
+    first, end = np.searchsorted(milliseconds, (interval.start_ms, interval.end_ms))
+    return batch.slice(int(first), int(end - first))
 
 
 def _check_times(run: Run) -> None:

@@ -255,13 +255,24 @@ def test_a_range_without_a_row_still_counts_and_merges_to_no_file(tmp_path: Path
     assert result.counts == {0: PartitionCounts(tombstones=2, no_record=7)}
 
 
-def test_many_open_time_chunks_become_as_many_files(tmp_path: Path) -> None:
+def test_many_open_time_chunks_share_a_file_and_are_chunks_of_their_own(tmp_path: Path) -> None:
     spec = spec_of({**PLAIN, "granularitySpec": {"rollup": False, "segmentGranularity": "minute"}})
     appenderator = held(tmp_path, spec)
-    appenderator.append(1, [poll_of([{"t": BASE + at % 200 * 60_000, "l": at} for at in range(2_000)])])
+    for step in range(2):
+        rows = [{"t": BASE + at % 200 * 60_000, "l": at, "a": at if step == 0 else "text"} for at in range(1_000)]
+        appenderator.append(1, [poll_of(rows, step * 1_000)])
+        appenderator.persist()
     assert appenderator.totals(1).segment_rows == 10
-    result = merged(appenderator)
+    assert len(list((tmp_path / "work").glob("*.arrow"))) == 2
+    answer = appenderator.live(LiveAsk(1, 7, {0: 0}, {0: 0}))
+    assert [chunk.path for chunk in answer.sequences[0].chunks] == [None] * 400
+    assert sorted(row["l"] for row in live_rows(appenderator)) == sorted([*range(1_000)] * 2)
+    again = Appenderator(tmp_path / "again", 7, "again")
+    again.restore(tmp_path / "work", {1: spec})
+    assert abs(again.held()[1] - sum(path.stat().st_size for path in (tmp_path / "again").glob("*.arrow"))) < 400
+    result = merged(again)
     assert len(result.files) == 200 and result.rows_stored == 2_000
+    assert sorted(row["l"] for row in published_rows(result)) == sorted([*range(1_000)] * 2)
 
 
 def test_a_column_that_widens_late_keeps_the_values_from_before(tmp_path: Path) -> None:
