@@ -26,6 +26,7 @@ import structlog
 from query.binding import Relation
 from query.clock import Clock
 from query.errors import (
+    InvalidQuery,
     QueryCancelled,
     QueryCapacityExceeded,
     QueryError,
@@ -42,6 +43,8 @@ _TEMP_PREFIX = "query_temp_"
 # Nothing of the server's environment (credentials, database addresses) is a query's business.
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "TMPDIR")
 _CAPACITY_ERRORS = ("OutOfMemoryException",)
+# The statement met a value it cannot digest: a long that overflows, a text that is no JSON.
+_STATEMENT_ERRORS = ("OutOfRangeException", "ConversionException")
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +377,8 @@ def _error_of(frame: tuple[Kind, bytes]) -> QueryError:
     context = {"engineError": kind}
     if kind in _CAPACITY_ERRORS:
         return ResourceLimitExceeded(f"the query needs more memory than it may have: {message}", context)
+    if kind in _STATEMENT_ERRORS:
+        return InvalidQuery(message, context)
     if kind in ("IOException", "FileNotFoundError", "ArrowInvalid"):
         return QueryUnavailable(f"a file of the table cannot be read: {message}", context)
     return QueryFailed(message, context)

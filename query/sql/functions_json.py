@@ -101,7 +101,8 @@ def _json_keys(frame: Frame, arguments: Arguments) -> Term:
 
 @scalar("PARSE_JSON")
 def _parse_json(frame: Frame, terms: list[Term]) -> Term:
-    return Term(f"CAST(json({as_string(terms[0], frame.zone).sql}) AS VARCHAR)", JSON)
+    # The inner cast makes a broken text an error of conversion, told as the statement's own.
+    return Term(f"CAST(json(CAST({as_string(terms[0], frame.zone).sql} AS JSON)) AS VARCHAR)", JSON)
 
 
 @scalar("TRY_PARSE_JSON")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -33,13 +34,19 @@ def request_of(body: dict[str, Any], **overrides: Any) -> SqlRequest:
 
 def run(planned: PlannedQuery, catalogue: Catalogue, rows: Any, system: SystemTables) -> Iterator[pa.RecordBatch]:
     """Binds the relations of a plan and executes it; ``rows`` gives a stored table by name."""
+    connection = _connection()
+    for use in planned.tables:
+        bound = _bound(use, rows(use.datasource)) if use.is_stored else inline_rows(use, catalogue, system)
+        connection.register(use.relation, bound)
+    yield from connection.sql(planned.duckdb_sql).to_arrow_reader(1_000)
+
+
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
     # Another zone than UTC, so that an answer that depends on the host's shows.
-    with duckdb.connect(config={"threads": 1, "autoload_known_extensions": False}) as connection:
-        connection.execute("SET TimeZone = 'America/New_York'")
-        for use in planned.tables:
-            bound = _bound(use, rows(use.datasource)) if use.is_stored else inline_rows(use, catalogue, system)
-            connection.register(use.relation, bound)
-        yield from connection.sql(planned.duckdb_sql).to_arrow_reader(1_000)
+    connection.execute("SET TimeZone = 'America/New_York'")
+    return connection
 
 
 def _bound(use: TableUse, table: pa.Table) -> pa.Table:

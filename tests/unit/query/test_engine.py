@@ -18,6 +18,7 @@ from ingest.clock import SystemClock
 from query.binding import ChunkGroup, FileGroup, Relation, bind_rows, bind_table
 from query.engine import Engine, EngineSettings
 from query.errors import (
+    InvalidQuery,
     QueryCancelled,
     QueryCapacityExceeded,
     QueryError,
@@ -114,6 +115,15 @@ def test_a_statement_cannot_leave_its_sandbox(engine: Engine, folder: Path, stat
     with pytest.raises(QueryError):
         rows(engine, statement)
     assert not (folder / "out.csv").exists()
+
+
+@pytest.mark.parametrize(
+    "statement", ["SELECT 9223372036854775807::BIGINT + 1::BIGINT", "SELECT CAST('{broken' AS JSON)"]
+)
+def test_a_value_that_the_statement_cannot_digest_is_its_own_fault(engine: Engine, statement: str) -> None:
+    with pytest.raises(InvalidQuery) as failed:
+        rows(engine, statement)
+    assert failed.value.status == 400
 
 
 def test_even_a_view_opens_only_files_below_the_roots(engine: Engine) -> None:

@@ -15,7 +15,7 @@ ROWS = table(
     n=[3, -5],
     d=[1.5, None],
 )
-OF_VALUES = (duckdb.OutOfRangeException, duckdb.ConversionException, duckdb.InvalidInputException)
+OF_VALUES = (duckdb.OutOfRangeException, duckdb.ConversionException)
 """What only the rows can bring about: a number that overflows, a text that grows beyond all bounds or is no JSON."""
 
 
