@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -163,3 +164,11 @@ def test_a_removed_rule_is_back_after_the_block() -> None:
     with mutant.applied():
         assert getattr(owner, name) is not before
     assert getattr(owner, name) is before
+
+
+def test_the_table_in_the_documents_names_every_mutant_and_where_it_is_noticed() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+    for name in SEEN:
+        assert f"| `{name}` |" in text, f"{name} is missing"
+    for name, unseen in UNSEEN.items():
+        assert f"| `{name}` |" in text and f"`{unseen[1]}`" in text, f"{name} or {unseen[1]} is missing"
