@@ -8,7 +8,7 @@ from dataclasses import replace
 from ingest.errors import AttemptRefused
 from ingest.metadata import attempt_rules, rules
 from ingest.metadata.memory_state import Group, GroupKey, MemoryBase, StreamKey
-from ingest.metadata.records import AuditRow, GroupState, NextSequence, StreamOffsets
+from ingest.metadata.records import AuditRow, GroupState, NextSequence, ResetWish, StreamOffsets
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
 from ingest.protocol import AttemptRecord, AttemptState, SequenceRecord, SequenceRef, SequenceState
@@ -58,22 +58,46 @@ class MemoryOffsets(MemoryBase):
         self._touch()
         self.state.streams[(stored.supervisor, stored.topic)] = stored
 
+    def ask_reset(self, generation: int, wish: ResetWish) -> ResetWish:
+        with self._writing("ask_reset", generation) as state:
+            self._stream((wish.supervisor, wish.topic))
+            for known in state.wishes.values():
+                if known == replace(wish, wish_id=known.wish_id, asked_ms=known.asked_ms):
+                    return known
+            self._touch()
+            wish = replace(wish, wish_id=self._count("wish", ""))
+            state.wishes[wish.wish_id] = wish
+            return wish
+
+    def reset_wishes(self, supervisor: str | None) -> list[ResetWish]:
+        with self._lock:
+            return [wish for wish in self.state.wishes.values() if supervisor in (None, wish.supervisor)]
+
+    def carry_out_reset(
+        self, generation: int, supervisor: str, topic: str, wish_id: int, audit: AuditRow
+    ) -> StreamOffsets:
+        with self._writing("carry_out_reset", generation) as state:
+            stored = self._stream((supervisor, topic))
+            wish = state.wishes.pop(wish_id, None)
+            return stored if wish is None else self._reset(stored, wish.moves, wish.topic_id, audit)
+
     def reset_offsets(
         self, generation: int, supervisor: str, topic: str, moves: OffsetMap, topic_id: str | None, audit: AuditRow
     ) -> StreamOffsets:
         with self._writing("reset_offsets", generation) as state:
-            key = (supervisor, topic)
-            stored = self._stream(key)
-            if audit in state.audit[-REPEATS_MAX:]:
-                return stored
-            unpublished = self._unpublished(supervisor, topic)
-            holders = [r.ref for r in unpublished if not moves.keys().isdisjoint(r.start)]
-            self._void(rules.dependents(holders, unpublished))
-            moved = rules.reset_stream(stored, moves, topic_id)
-            self._store_stream(moved)
-            state.audit.append(audit)
-            self._raise_version(state.stream_tables[key])
-            return moved
+            stored = self._stream((supervisor, topic))
+            repeated = audit in state.audit[-REPEATS_MAX:]
+            return stored if repeated else self._reset(stored, moves, topic_id, audit)
+
+    def _reset(self, stored: StreamOffsets, moves: OffsetMap, topic_id: str | None, audit: AuditRow) -> StreamOffsets:
+        unpublished = self._unpublished(stored.supervisor, stored.topic)
+        holders = [r.ref for r in unpublished if not moves.keys().isdisjoint(r.start)]
+        self._void(rules.dependents(holders, unpublished))
+        moved = rules.reset_stream(stored, moves, topic_id)
+        self._store_stream(moved)
+        self.state.audit.append(audit)
+        self._raise_version(self.state.stream_tables[stored.supervisor, stored.topic])
+        return moved
 
     def _void(self, doomed: Iterable[SequenceRecord]) -> list[SequenceRecord]:
         voided = [replace(record, state=SequenceState.VOID) for record in doomed]

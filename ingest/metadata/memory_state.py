@@ -9,7 +9,15 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ingest.metadata import rules
-from ingest.metadata.records import AuditRow, LedgerRow, NodeRecord, QuarantineRow, SpecVersion, StreamOffsets
+from ingest.metadata.records import (
+    AuditRow,
+    LedgerRow,
+    NodeRecord,
+    QuarantineRow,
+    ResetWish,
+    SpecVersion,
+    StreamOffsets,
+)
 from ingest.metadata.records import SupervisorRecord as Supervisor
 from ingest.offsets import OffsetMap
 from ingest.protocol import AttemptRecord, PendingSegment, SequenceRecord, SequenceRef
@@ -70,6 +78,7 @@ class MemoryState:
     history: dict[str, tuple[SpecVersion, ...]] = field(default_factory=dict)
     counters: dict[tuple[str, str], int] = field(default_factory=dict)
     audit: list[AuditRow] = field(default_factory=list)
+    wishes: dict[int, ResetWish] = field(default_factory=dict)
     streams: dict[StreamKey, StreamOffsets] = field(default_factory=dict)
     stream_tables: dict[StreamKey, str] = field(default_factory=dict)
     watermarks: dict[StreamKey, OffsetMap] = field(default_factory=dict)

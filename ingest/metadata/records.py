@@ -124,6 +124,22 @@ class AuditRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ResetWish:
+    """An operator's reset that waits for what was read to be published (PR-24); gone once carried out.
+
+    ``discard``: it does not wait. ``topic_id`` is the topic the moves were meant for.
+    """
+
+    wish_id: int
+    supervisor: str
+    topic: str
+    moves: OffsetMap
+    topic_id: str | None
+    discard: bool
+    asked_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentRow:
     """A published segment with its visibility: visible at V iff ``added <= V < removed``."""
 

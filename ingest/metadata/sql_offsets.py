@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Row
 
 from ingest.metadata import attempt_rules, rules
 from ingest.metadata import tables as t
-from ingest.metadata.records import AuditRow, GroupState, NextSequence, StreamOffsets
+from ingest.metadata.records import AuditRow, GroupState, NextSequence, ResetWish, StreamOffsets
 from ingest.metadata.sql_base import SqlBase, append_audit, ensure_table, next_count, raise_version
 from ingest.metadata.sql_groups import load_groups
-from ingest.metadata.sql_rows import sequence_of
+from ingest.metadata.sql_rows import sequence_of, wish_of, wish_values
 from ingest.metadata.sql_streams import (
     group_row,
     in_group,
@@ -78,6 +79,37 @@ class SqlOffsets(SqlBase):
 
         return self._fenced(generation, add)
 
+    def ask_reset(self, generation: int, wish: ResetWish) -> ResetWish:
+        def ask(connection: Connection) -> ResetWish:
+            require_stream(connection, wish.supervisor, wish.topic)
+            for known in _wishes(connection, wish.supervisor):
+                if known == replace(wish, wish_id=known.wish_id, asked_ms=known.asked_ms):
+                    return known
+            fresh = replace(wish, wish_id=next_count(connection, "wish", ""))
+            connection.execute(sa.insert(t.reset_wishes).values(**wish_values(fresh)))
+            return fresh
+
+        return self._fenced(generation, ask)
+
+    def reset_wishes(self, supervisor: str | None) -> list[ResetWish]:
+        return self._read(lambda connection: _wishes(connection, supervisor))
+
+    def carry_out_reset(
+        self, generation: int, supervisor: str, topic: str, wish_id: int, audit: AuditRow
+    ) -> StreamOffsets:
+        def carry_out(connection: Connection) -> StreamOffsets:
+            stream = require_stream(connection, supervisor, topic)
+            mine = t.reset_wishes.c.id == wish_id
+            wish = connection.execute(sa.select(t.reset_wishes).where(mine)).one_or_none()
+            if wish is None:
+                old = load_offsets(connection, supervisor, topic)
+                assert old is not None
+                return old
+            connection.execute(sa.delete(t.reset_wishes).where(mine))
+            return _reset(connection, stream, wish.moves, wish.topic_id, audit)
+
+        return self._fenced(generation, carry_out)
+
     def reset_offsets(
         self,
         generation: int,
@@ -89,18 +121,11 @@ class SqlOffsets(SqlBase):
     ) -> StreamOffsets:
         def reset(connection: Connection) -> StreamOffsets:
             stream = require_stream(connection, supervisor, topic)
-            old = load_offsets(connection, supervisor, topic)
-            assert old is not None
             if _is_recorded(connection, audit):
+                old = load_offsets(connection, supervisor, topic)
+                assert old is not None
                 return old
-            unpublished = load_unpublished(connection, supervisor, topic)
-            holders = [r.ref for r in unpublished if not moves.keys().isdisjoint(r.start)]
-            void_sequences(connection, rules.dependents(holders, unpublished))
-            fresh = rules.reset_stream(old, moves, topic_id)
-            update_partitions(connection, old, fresh)
-            append_audit(connection, audit)
-            raise_version(connection, stream.datasource)
-            return fresh
+            return _reset(connection, stream, moves, topic_id, audit)
 
         return self._fenced(generation, reset)
 
@@ -217,6 +242,29 @@ def _lock_group(connection: Connection, ref: SequenceRef) -> str:
         raise StoreConflict(f"sequence {ref.name} does not exist")
     lock_stream(connection, ref.supervisor, known.topic)
     return str(known.topic)
+
+
+def _reset(
+    connection: Connection, stream: Row[Any], moves: OffsetMap, topic_id: str | None, audit: AuditRow
+) -> StreamOffsets:
+    """Under the stream's lock: voids, moves, records, and raises the table's version last."""
+    old = load_offsets(connection, stream.supervisor, stream.topic)
+    assert old is not None
+    unpublished = load_unpublished(connection, stream.supervisor, stream.topic)
+    holders = [r.ref for r in unpublished if not moves.keys().isdisjoint(r.start)]
+    void_sequences(connection, rules.dependents(holders, unpublished))
+    fresh = rules.reset_stream(old, moves, topic_id)
+    update_partitions(connection, old, fresh)
+    append_audit(connection, audit)
+    raise_version(connection, stream.datasource)
+    return fresh
+
+
+def _wishes(connection: Connection, supervisor: str | None) -> list[ResetWish]:
+    query = sa.select(t.reset_wishes).order_by(t.reset_wishes.c.id)
+    if supervisor is not None:
+        query = query.where(t.reset_wishes.c.supervisor == supervisor)
+    return [wish_of(row) for row in connection.execute(query)]
 
 
 def _is_recorded(connection: Connection, audit: AuditRow) -> bool:

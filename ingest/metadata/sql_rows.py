@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ingest.metadata.records import AuditRow, LedgerRow, NodeRecord, QuarantineRow, SegmentRow, StagedRow
+from ingest.metadata.records import AuditRow, LedgerRow, NodeRecord, QuarantineRow, ResetWish, SegmentRow, StagedRow
 from ingest.protocol import AttemptRecord, AttemptState, PartitionCounts, SequenceRecord, SequenceRef, SequenceState
 from segments.data_segment import DataSegment
 
@@ -146,6 +146,22 @@ def node_of(row: Any) -> NodeRecord:
 
 def audit_of(row: Any) -> AuditRow:
     return AuditRow(row.at_ms, row.supervisor, row.action, row.detail)
+
+
+def wish_of(row: Any) -> ResetWish:
+    return ResetWish(row.id, row.supervisor, row.topic, row.moves, row.topic_id, row.discard, row.asked_ms)
+
+
+def wish_values(wish: ResetWish) -> dict[str, Any]:
+    return {
+        "id": wish.wish_id,
+        "supervisor": wish.supervisor,
+        "topic": wish.topic,
+        "moves": wish.moves,
+        "topic_id": wish.topic_id,
+        "discard": wish.discard,
+        "asked_ms": wish.asked_ms,
+    }
 
 
 def staged_of(row: Any) -> StagedRow:

@@ -33,6 +33,7 @@ from ingest.metadata.records import (
     NextSequence,
     NodeRecord,
     QuarantineRow,
+    ResetWish,
     SegmentRow,
     SpecVersion,
     StagedRow,
@@ -157,6 +158,22 @@ class OffsetStore(Protocol):
 
     def add_partitions(self, generation: int, supervisor: str, topic: str, starts: OffsetMap) -> StreamOffsets:
         """Rows for partitions discovered later, before they are assigned (PR-11)."""
+        ...
+
+    def ask_reset(self, generation: int, wish: ResetWish) -> ResetWish:
+        """Stores an operator's reset before it is promised, under a new id; an equal one that still waits
+        is the same."""
+        ...
+
+    def reset_wishes(self, supervisor: str | None) -> list[ResetWish]:
+        """Resets not carried out yet, in the order in which they were asked for."""
+        ...
+
+    def carry_out_reset(
+        self, generation: int, supervisor: str, topic: str, wish_id: int, audit: AuditRow
+    ) -> StreamOffsets:
+        """``reset_offsets`` as the wish says, removing it in the same transaction. Nothing is changed when
+        it is gone: a wish is carried out exactly once, whoever leads."""
         ...
 
     def reset_offsets(

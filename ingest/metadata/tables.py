@@ -152,6 +152,17 @@ audit = Table(
     _json("detail"),
     Index(None, "supervisor", "id"),
 )
+reset_wishes = Table(
+    "reset_wishes",
+    metadata,
+    _key("id", BigInteger),
+    _name("supervisor"),
+    _name("topic"),
+    _offsets("moves"),
+    _name("topic_id", nullable=True),
+    Column("discard", Boolean, nullable=False),
+    _big("asked_ms"),
+)
 
 # ---------------------------------------------------------------- offsets, groups, sequences
 

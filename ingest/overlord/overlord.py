@@ -11,7 +11,7 @@ from typing import Any
 
 from ingest.clock import Clock
 from ingest.errors import IngestError, OverlordUnreachable, StoreUnreachable
-from ingest.metadata.records import DesiredState, Leadership, SupervisorRecord
+from ingest.metadata.records import DesiredState, Leadership, ResetWish, SupervisorRecord
 from ingest.offsets import OffsetMap
 from ingest.overlord.leader import LeaderElection, LeaderSettings
 from ingest.overlord.reports import facts_of
@@ -199,10 +199,20 @@ class Overlord:
         return starts
 
     def reset_offsets(self, supervisor: str, moves: OffsetMap, *, discard: bool = False) -> None:
-        """Moves the named partitions to the given offsets (PR-24)."""
-        runner = self._runner(supervisor)
-        topic_id = runner.view().stream.topic_id
-        runner.post(ResetAsked(self._ports.clock.monotonic_ms(), moves, discard, topic_id=topic_id))
+        """Moves the named partitions to the given offsets (PR-24).
+
+        The wish is stored when this returns: whoever leads carries it out, once.
+        """
+        with self._wishing:
+            term, runner = self.leading(), self._runner(supervisor)
+            view, store = runner.view(), self._ports.store
+            topic, topic_id = view.spec.io.topic, view.stream.topic_id
+            if store.offsets(supervisor, topic) is None:
+                raise WrongState(f"the stream of {supervisor!r} has not been reached yet: there is no offset to move")
+            wish = ResetWish(0, supervisor, topic, moves, topic_id, discard, self._now_ms())
+            wish_id = store.ask_reset(term.generation, wish).wish_id
+            now_ms = self._ports.clock.monotonic_ms()
+            runner.post(ResetAsked(now_ms, moves, discard, topic_id=topic_id, wish=wish_id))
 
     def shut_down_task(self, task_id: str) -> bool:
         """Ends the task's process; its group gets another attempt. False when no live one is known."""

@@ -103,9 +103,11 @@ class Term:
     def _records(self) -> list[SupervisorRecord]:
         store = self._ports.store
         records = {record.supervisor: record for record in store.supervisors()}
-        for name in {attempt.supervisor for attempt in store.attempts(None, None, RECENT_ATTEMPTS)} - set(records):
+        wishing = {wish.supervisor for wish in store.reset_wishes(None)}
+        attempted = {attempt.supervisor for attempt in store.attempts(None, None, RECENT_ATTEMPTS)}
+        for name in (wishing | attempted) - set(records):
             record = store.supervisor(name)
-            if record is not None and store.groups(name):
+            if record is not None and (name in wishing or store.groups(name)):
                 records[name] = record
         return list(records.values())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ingest.metadata.records import DesiredState, GroupState, StreamOffsets
+from ingest.metadata.records import DesiredState, GroupState, ResetWish, StreamOffsets
 from ingest.protocol import AttemptRecord
 
 
@@ -46,10 +46,11 @@ class SupervisorState:
     """What a new leader finds in the store; enough to go on with every round in progress.
 
     ``ended`` are attempts that ended lately: their numbers are not used again, and their workers
-    are preferred for what follows them.
+    are preferred for what follows them. ``resets`` are wishes not carried out yet.
     """
 
     desired: DesiredState
     offsets: StreamOffsets | None
     groups: tuple[GroupState, ...]
     ended: tuple[AttemptRecord, ...] = ()
+    resets: tuple[ResetWish, ...] = ()

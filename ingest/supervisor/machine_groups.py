@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingest.metadata.records import AuditRow, DesiredState, NextSequence
+from ingest.metadata.records import AuditRow, DesiredState, NextSequence, ResetWish
 from ingest.offsets import OffsetMap
 from ingest.protocol import AttemptState, PublishOutcome, SequenceRecord, SequenceState
 from ingest.supervisor.assignment import PartitionSet, assign
@@ -39,6 +39,7 @@ class GroupRules(ReplicaRules):
         self.wall_ms = event.wall_ms
         self.desired = event.state.desired
         self.offsets = event.state.offsets
+        self._take_wishes(event.state.resets)
         self.loaded, self.storing_offsets = True, False
         self.reloading = self.reload_sent = False
         self.opening = set()
@@ -217,9 +218,24 @@ class GroupRules(ReplicaRules):
     # ------------------------------------------------------------ reset and rest
 
     def on_reset_asked(self, event: ResetAsked) -> list[Command]:
-        wait_ms = 0 if event.discard else self.config.reset_ms
-        self.resets.append(PendingReset(event.moves, event.reason, event.topic_id, self.now_ms + wait_ms))
+        known = event.wish is not None and any(reset.wish == event.wish for reset in self.resets)
+        if not known:
+            self._await_reset(event)
         return []
+
+    def _await_reset(self, asked: ResetAsked) -> None:
+        wait_ms = 0 if asked.discard else self.config.reset_ms
+        deadline_ms = self.now_ms + wait_ms
+        self.resets.append(PendingReset(asked.moves, asked.reason, asked.topic_id, deadline_ms, asked.wish))
+
+    def _take_wishes(self, wishes: tuple[ResetWish, ...]) -> None:
+        """Stored wishes outlive a leader; one that is no longer stored is carried out."""
+        waiting = {wish.wish_id for wish in wishes}
+        self.resets = [reset for reset in self.resets if reset.wish is None or reset.wish in waiting]
+        for wish in wishes:
+            self.on_reset_asked(
+                ResetAsked(self.now_ms, wish.moves, wish.discard, topic_id=wish.topic_id, wish=wish.wish_id)
+            )
 
     def advance_resets(self) -> list[Command]:
         """Moves offsets when what was read is published, or when its deadline has passed (PR-24)."""
@@ -234,7 +250,7 @@ class GroupRules(ReplicaRules):
             detail = {"moves": reset.moves.to_json(), "reason": reset.reason, "voided": lost}
             audit = AuditRow(self.wall_ms, self.config.supervisor, "reset", detail)
             self.rested = False
-            commands.append(ResetOffsets(reset.moves, reset.topic_id, audit))
+            commands.append(ResetOffsets(reset.moves, reset.topic_id, audit, reset.wish))
         return commands
 
     def rest(self) -> list[Command]:

@@ -214,13 +214,14 @@ class DesiredChanged:
 
 @dataclass(frozen=True, slots=True)
 class ResetAsked:
-    """Move offsets (PR-24). ``discard``: do not publish first what was read."""
+    """Move offsets (PR-24). ``discard``: do not publish first what was read. ``wish``: as stored, if it is."""
 
     now_ms: int
     moves: OffsetMap
     discard: bool
     reason: str = "reset"
     topic_id: str | None = None
+    wish: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,11 +279,12 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ResetOffsets:
-    """``MetadataStore.reset_offsets``: moves, raises epochs, voids."""
+    """``MetadataStore.reset_offsets``, or ``carry_out_reset`` of a wish: moves, raises epochs, voids."""
 
     moves: OffsetMap
     topic_id: str | None
     audit: AuditRow
+    wish: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,10 +362,8 @@ class KillAttempt:
 
 @dataclass(frozen=True, slots=True)
 class SendTask:
-    """Send to the task, without waiting; answered by ``TaskAnswered`` or ``TaskSilent``.
-
-    The runner adds to a ``SealCommand`` the specs its sequences were opened under.
-    """
+    """Send without waiting; answered by ``TaskAnswered`` or ``TaskSilent``. The runner adds to a
+    ``SealCommand`` the specs its sequences were opened under."""
 
     token: str
     command: TaskCommand

@@ -125,6 +125,7 @@ class PendingReset:
     reason: str
     topic_id: str | None
     deadline_ms: int
+    wish: int | None = None
     resetting: bool = False
 
 

@@ -72,6 +72,7 @@ class StoreCommands:
             self._store.offsets(config.supervisor, config.topic),
             tuple(self._store.groups(config.supervisor)),
             tuple(self._store.attempts(config.supervisor, False, ENDED_ATTEMPTS)),
+            tuple(wish for wish in self._store.reset_wishes(config.supervisor) if wish.topic == config.topic),
         )
         return StateLoaded(self._clock.monotonic_ms(), self._clock.now_ms(), state)
 
@@ -105,6 +106,8 @@ class StoreCommands:
                 return store.init_offsets(generation, name, config.datasource, topic, topic_id, starts)
             case AddPartitions(starts):
                 return store.add_partitions(generation, name, topic, starts)
+            case ResetOffsets(audit=audit, wish=int(wish)):
+                return store.carry_out_reset(generation, name, topic, wish, audit)
             case ResetOffsets(moves, topic_id, audit):
                 return store.reset_offsets(generation, name, topic, moves, topic_id, audit)
             case RaiseEpochs(audit):

@@ -102,6 +102,17 @@ def _create_supervisors() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_audit"),
     )
     op.create_index("ix_audit_supervisor_id", "audit", ["supervisor", "id"])
+    op.create_table(
+        "reset_wishes",
+        sa.Column("id", sa.BigInteger, nullable=False, autoincrement=False),
+        sa.Column("supervisor", NAME, nullable=False),
+        sa.Column("topic", NAME, nullable=False),
+        sa.Column("moves", sa.JSON, nullable=False),
+        sa.Column("topic_id", NAME, nullable=True),
+        sa.Column("discard", sa.Boolean, nullable=False),
+        sa.Column("asked_ms", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_reset_wishes"),
+    )
 
 
 def _create_offsets() -> None:

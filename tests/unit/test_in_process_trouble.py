@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from ingest.errors import StoreUnreachable
 from ingest.metadata.memory import StoreHooks
 from ingest.metadata.records import DesiredState
+from ingest.offsets import OffsetMap
+from ingest.overlord.overlord import WrongState
 from ingest.protocol import SequenceRecord
 from tests.in_process import System, chain_is_whole, click, eventually, spec
 
@@ -128,3 +131,35 @@ def test_a_question_that_breaks_is_asked_again(system: System, monkeypatch: pyte
     feed(system, 150)
     eventually(lambda: system.rows_published() == 100)
     assert asked > 1
+
+
+def test_a_reset_outlives_the_leader_that_took_it_and_is_carried_out_once(system: System) -> None:
+    running(system)
+    feed(system, 100)
+    eventually(lambda: system.records_read() == 100)
+    # From now on nothing is sealed, so that the reset is still waiting when the leader goes.
+    system.store.hooks = StoreHooks(before_commit=_no_seal)
+    system.overlord.reset_offsets("clicks", OffsetMap({0: 40}))
+    system.overlord.stop()
+    system.store.hooks = StoreHooks()
+    assert len(system.store.reset_wishes("clicks")) == 1
+    system.overlord = system.new_overlord("overlord-2")
+    system.overlord.start()
+    eventually(lambda: system.rows_published() == 100, 30, "what was read is published first")
+    eventually(lambda: not system.store.reset_wishes("clicks"), 30)
+    eventually(lambda: system.records_read() == 100 and all(t.task.group == 2 for t in system.tasks()), 30)
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 160, 30)
+    assert [row.action for row in system.store.audit("clicks", 10)].count("reset") == 1
+
+
+def test_a_reset_asked_for_before_anything_was_read_is_refused(system: System) -> None:
+    system.start()
+    system.overlord.submit(spec())
+    with pytest.raises(WrongState, match="not been reached"):
+        system.overlord.reset_offsets("clicks", OffsetMap({0: 40}))
+
+
+def _no_seal(method: str) -> None:
+    if method == "seal":
+        raise StoreUnreachable("the database is away", effect_known_absent=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ingest.errors import LeadershipLost
-from ingest.metadata.records import DesiredState
+from ingest.metadata.records import DesiredState, ResetWish
 from ingest.metadata.store import MetadataStore
 from ingest.offsets import OffsetMap
 from ingest.protocol import AllocateRequest, AttemptState, StageRequest
@@ -70,6 +70,8 @@ WRITES: dict[str, Callable[[MetadataStore, int, World], object]] = {
     "init_offsets": lambda s, g, w: s.init_offsets(g, SUPERVISOR, TABLE, "new", None, at(p0=0)),
     "add_partitions": lambda s, g, w: s.add_partitions(g, SUPERVISOR, TOPIC, at(p7=0)),
     "reset_offsets": lambda s, g, w: s.reset_offsets(g, SUPERVISOR, TOPIC, at(p0=9), None, audit()),
+    "ask_reset": lambda s, g, w: s.ask_reset(g, ResetWish(0, SUPERVISOR, TOPIC, at(p0=9), None, False, NOON_MS)),
+    "carry_out_reset": lambda s, g, w: s.carry_out_reset(g, SUPERVISOR, TOPIC, 1, audit()),
     "open_group": lambda s, g, w: s.open_group(g, SUPERVISOR, TOPIC, [1], following()),
     "seal": lambda s, g, w: s.seal(g, w.open_ref, at(p0=5), None),
     "void": lambda s, g, w: s.void(g, SUPERVISOR, w.open_ref.group, 0, audit()),
@@ -107,6 +109,7 @@ def everything(store: MetadataStore) -> list[object]:
         store.attempts(None, None, 100),
         store.supervisors(),
         store.audit(None, 100),
+        store.reset_wishes(None),
         store.staged_of_ended(100),
         store.table_versions(),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.metadata.records import StreamOffsets
+from ingest.metadata.records import ResetWish, StreamOffsets
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
 from ingest.protocol import PublishOutcome, SequenceState
@@ -228,6 +228,42 @@ def test_a_repeated_reset_raises_no_further_epoch(world: World) -> None:
     assert stream(world).epochs == at(p0=1, p1=0) and len(world.store.audit(SUPERVISOR, 9)) == 1
     world.store.reset_offsets(world.generation, SUPERVISOR, TOPIC, at(p0=100), None, audit("reset", 6))
     assert stream(world).epochs == at(p0=2, p1=0)
+
+
+def ask(world: World, moves: OffsetMap, supervisor: str = SUPERVISOR, now_ms: int = NOON_MS) -> ResetWish:
+    wish = ResetWish(0, supervisor, TOPIC, moves, "topic-id", False, now_ms)
+    return world.store.ask_reset(world.generation, wish)
+
+
+def test_a_wished_reset_waits_in_the_store_and_is_carried_out_once(world: World) -> None:
+    record, wish = world.open(0), ask(world, at(p0=100))
+    assert world.store.reset_wishes(SUPERVISOR) == [wish] == world.store.reset_wishes(None)
+    assert (wish.moves, wish.topic, wish.topic_id, wish.discard) == (at(p0=100), TOPIC, "topic-id", False)
+    assert states(world, record.ref.group) == [OPEN], "nothing has moved"
+    for at_ms in (5, 6):  # the second by a leader that has not heard of the first
+        world.lead(f"overlord-{at_ms}")
+        world.store.carry_out_reset(world.generation, SUPERVISOR, TOPIC, wish.wish_id, audit("reset", at_ms))
+        assert not world.store.reset_wishes(SUPERVISOR)
+    assert stream(world).committed == at(p0=100, p1=0) and stream(world).epochs == at(p0=1, p1=0)
+    assert len(world.store.audit(SUPERVISOR, 9)) == 1
+
+
+def test_equal_wishes_are_one_until_it_is_carried_out_and_ids_are_not_used_again(world: World) -> None:
+    first = ask(world, at(p0=100))
+    assert ask(world, at(p0=100), now_ms=NOON_MS + 1) == first
+    other = ask(world, at(p1=3))
+    assert other.wish_id > first.wish_id and world.store.reset_wishes(SUPERVISOR) == [first, other]
+    for wish in (first, other):
+        world.store.carry_out_reset(world.generation, SUPERVISOR, TOPIC, wish.wish_id, audit("reset", wish.wish_id))
+    again = ask(world, at(p0=100))
+    assert again.wish_id > other.wish_id
+    assert world.store.reset_wishes("unknown") == []
+
+
+def test_a_reset_of_a_topic_without_offsets_is_refused_before_it_is_stored(world: World) -> None:
+    with pytest.raises(StoreConflict, match="no offsets of topic"):
+        ask(world, at(p0=1), supervisor="unknown")
+    assert world.store.reset_wishes(None) == []
 
 
 def test_a_reset_to_the_stored_offsets_raises_epochs_only(world: World) -> None:
