@@ -179,6 +179,7 @@ def _strings(array: pa.Array[Any], zone: str) -> Texts:
 
 
 def _times(array: pa.Array[Any], zone: str) -> Texts:
+    array = array.cast(pa.int64())
     if zone != "UTC":
         return [None if value is None else zoned_iso(value, zone) for value in array.to_pylist()]
     if array.null_count:

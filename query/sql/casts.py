@@ -58,6 +58,12 @@ def as_string(term: Term, zone: str = "UTC") -> Term:
     return term if term.family is Family.STRING else cast_to(term, VARCHAR, zone)
 
 
+def as_long(term: Term) -> Term:
+    """The term as a long of 64 bits, which functions want; sums have 128. Beyond 64 bits it is NULL."""
+    cast = cast_to(term, BIGINT)
+    return cast if cast.is_constant else Term(f"TRY_CAST({cast.sql} AS BIGINT)", BIGINT)
+
+
 def as_number(term: Term) -> Term:
     """The term as a number: longs and doubles as they are, anything else by its cast."""
     if term.family in (Family.LONG, Family.DOUBLE):
@@ -144,7 +150,9 @@ def _to_time(term: Term, type_: SqlType, zone: str) -> Term:
         return t.time(floor_to_day_ms(value_ms, zone) if type_ == DATE else value_ms, type_)
     if term.family is Family.STRING:
         term = text_to_time(term.sql, zone)
-    elif term.family not in (Family.TIME, Family.LONG):
+    elif term.family is Family.LONG:
+        term = as_long(term)
+    elif term.family is not Family.TIME:
         raise InvalidQuery(f"{term.type.name} cannot be cast to {type_.name}")
     if type_ == DATE and term.type != DATE:
         if term.is_constant and isinstance(term.value, int):

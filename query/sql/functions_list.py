@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from query.errors import InvalidQuery
 from query.sql import term as t
-from query.sql.casts import as_string, cast_to
+from query.sql.casts import as_long, as_string, cast_to
 from query.sql.frame import Arguments, Frame, function
 from query.sql.functions_time import constant_text
 from query.sql.term import Term
-from query.sql.types import BIGINT, BOOLEAN, INTEGER, MULTI_VARCHAR, VARCHAR, Family, SqlType, array_of, element_of
+from query.sql.types import BOOLEAN, INTEGER, MULTI_VARCHAR, VARCHAR, Family, SqlType, array_of, element_of
 
 _STRINGS = array_of(VARCHAR)
 
@@ -29,7 +29,7 @@ class ListCall:
         """An argument as a list; a single text counts as a list of one."""
         given = self.terms[at]
         if given.family is Family.ARRAY:
-            return given
+            return cast_to(given, _STRINGS) if self.multi else given
         if not self.multi and not given.is_null:
             raise InvalidQuery(f"argument {at + 1} of {self.name} must be an array, not {given.type.name}")
         return Term(cast_to(given, MULTI_VARCHAR).sql, _STRINGS)
@@ -49,7 +49,7 @@ class ListCall:
 
     def number(self, at: int) -> str:
         """An argument as a whole number."""
-        return cast_to(self.terms[at], BIGINT).sql
+        return as_long(self.terms[at]).sql
 
     def result(self, sql: str, array: Term) -> Term:
         """A list that the call gives."""

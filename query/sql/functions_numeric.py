@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from query.errors import InvalidQuery
 from query.sql import term as t
-from query.sql.casts import as_number, cast_to
+from query.sql.casts import as_long, as_number, cast_to
 from query.sql.comparison import compare
 from query.sql.frame import MANY, Arguments, Frame, function, scalar
 from query.sql.operators import alike, arithmetic
@@ -128,7 +128,7 @@ def _digits(terms: list[Term]) -> int:
 def _bitwise(name: str, template: str, count: int) -> None:
     @scalar(f"BITWISE_{name}", least=count)
     def _rule(frame: Frame, terms: list[Term]) -> Term:
-        return t.expression(template.format(*(cast_to(as_number(one), BIGINT).sql for one in terms)), BIGINT)
+        return t.expression(template.format(*(as_long(as_number(one)).sql for one in terms)), BIGINT)
 
 
 for _name, _template in {"AND": "{0} & {1}", "OR": "{0} | {1}", "XOR": "xor({0}, {1})"}.items():

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from query.errors import InvalidQuery, UnsupportedQuery
 from query.sql import term as t
-from query.sql.casts import as_string, cast_to
+from query.sql.casts import as_long, as_string, cast_to
 from query.sql.frame import MANY, Frame, node, per_member, scalar
 from query.sql.functions_time import constant_text
 from query.sql.term import Term
@@ -27,7 +27,7 @@ def _texts(frame: Frame, terms: list[Term]) -> list[str]:
 
 
 def _long(one: Term) -> str:
-    return cast_to(one, BIGINT).sql
+    return as_long(one).sql
 
 
 def _length(one: Term, least: int = 0) -> str:
@@ -184,8 +184,8 @@ def _pattern(term: Term) -> str:
 def _regexp_extract(frame: Frame, terms: list[Term]) -> Term:
     text, pattern = as_string(terms[0], frame.zone).sql, _pattern(terms[1])
     group = terms[2].value if len(terms) > 2 else 0
-    if not isinstance(group, int):
-        raise InvalidQuery("the group of REGEXP_EXTRACT must be a number")
+    if not isinstance(group, int) or not 0 <= group <= 9:
+        raise InvalidQuery("the group of REGEXP_EXTRACT must be a constant from 0 to 9")
     return t.expression(
         f"CASE WHEN regexp_matches({text}, {pattern}) THEN regexp_extract({text}, {pattern}, {group}) END", VARCHAR
     )

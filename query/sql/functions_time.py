@@ -17,7 +17,7 @@ from query.sql.calendar_math import (
     parse_span,
     shift_ms,
 )
-from query.sql.casts import as_number, cast_to
+from query.sql.casts import as_long, as_number, cast_to
 from query.sql.frame import Arguments, Frame, function, node, scalar
 from query.sql.operators import shifted
 from query.sql.term import Term
@@ -145,7 +145,7 @@ def _date_trunc(frame: Frame, terms: list[Term]) -> Term:
 def _time_shift(frame: Frame, terms: list[Term]) -> Term:
     span = parse_span(constant_text(terms[1], "the period of TIME_SHIFT"))
     zone = zone_argument(frame, terms, 3)
-    return shifted(zone, as_time(terms[0], frame.zone).typed(TIMESTAMP), span, cast_to(terms[2], BIGINT))
+    return shifted(zone, as_time(terms[0], frame.zone).typed(TIMESTAMP), span, as_long(terms[2]))
 
 
 def _unit_name(tree: exp.Expr) -> str:
@@ -156,7 +156,7 @@ def _unit_name(tree: exp.Expr) -> str:
 @function("TIMESTAMPADD", "DATEADD", least=3)
 def _timestampadd(frame: Frame, arguments: Arguments) -> Term:
     span = unit_span(_unit_name(arguments[0]))
-    count, moment = cast_to(frame.term(arguments[1]), BIGINT), as_time(frame.term(arguments[2]), frame.zone)
+    count, moment = as_long(frame.term(arguments[1])), as_time(frame.term(arguments[2]), frame.zone)
     return shifted(frame.zone, moment.typed(TIMESTAMP), span, count)
 
 
@@ -238,8 +238,7 @@ def _time_in_interval(frame: Frame, arguments: Arguments) -> Term:
 
 @scalar("MILLIS_TO_TIMESTAMP")
 def _millis_to_timestamp(frame: Frame, terms: list[Term]) -> Term:
-    millis = cast_to(as_number(terms[0]), BIGINT)
-    return millis.typed(TIMESTAMP)
+    return as_long(as_number(terms[0])).typed(TIMESTAMP)
 
 
 @scalar("TIMESTAMP_TO_MILLIS")

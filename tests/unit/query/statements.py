@@ -32,6 +32,11 @@ LEAVES = [
 ]
 TYPES = ("VARCHAR", "BIGINT", "DOUBLE", "FLOAT", "BOOLEAN", "TIMESTAMP", "DATE", "VARCHAR ARRAY", "BIGINT ARRAY")
 SCALARS = sorted(set(FUNCTIONS) - AGGREGATES - set(WINDOW_NAMES))
+# Sums have 128 bits, where columns have 64.
+SUMMED = (
+    "(SELECT SUM(n) AS n, MIN(s) AS s, MAX(S) AS S, AVG(d) AS d, MAX(__time) AS __time, "
+    "ARRAY_TO_MV(ARRAY_AGG(s)) AS mv FROM t GROUP BY S)"
+)
 SUMMARIES = sorted(AGGREGATES - {"GROUPING"})
 
 
@@ -42,7 +47,11 @@ class Statements:
         self._random = Random(seed)
 
     def statement(self) -> str:
-        """One statement over the table ``t``."""
+        """One statement over the table ``t``; a third of them over what a subquery makes of it."""
+        source = self._random.choice(["t", "t", SUMMED])
+        return self._statement().replace("FROM t", f"FROM {source}").replace("JOIN t ", f"JOIN {source} ")
+
+    def _statement(self) -> str:
         first, second, third = self._value(2), self._value(1), self._value(1)
         return self._random.choice(
             [

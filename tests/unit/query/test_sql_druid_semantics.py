@@ -163,3 +163,14 @@ def test_nulls_are_values_to_latest_but_not_to_any_value() -> None:
     assert ask("SELECT EARLIEST(s), LATEST(s), ANY_VALUE(s), EARLIEST(s, 2) FROM t", rows) == [
         ["first", None, "first", "fi"]
     ]
+
+
+def test_a_sum_may_be_used_wherever_a_long_may() -> None:
+    rows = table(n=[1, 2], s=["abc", "abc"])
+    query = (
+        "SELECT MILLIS_TO_TIMESTAMP(SUM(n)), LEFT('abcdef', SUM(n)), FLOOR(SUM(n) TO SECOND), REPEAT('x', SUM(n)), "
+        "BITWISE_AND(SUM(n), 1), SUM(n) / 2, CAST(SUM(n) AS VARCHAR) FROM t"
+    )
+    assert ask(query, rows) == [
+        ["1970-01-01T00:00:00.003Z", "abc", "1970-01-01T00:00:00.000Z", "xxx", 1, 1, "3"],
+    ]
