@@ -10,23 +10,26 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import setproctitle
 import structlog
-import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ingest.worker.launchers import ForkserverLauncher
 from segments.errors import ServiceError
 from server.config import HttpSettings, load
 from server.data_dir import open_data_dir
 from server.health import Health
 from server.log_setup import set_up_logging
-from server.wiring import Services
+
+if TYPE_CHECKING:
+    from server.wiring import Services
 
 log = structlog.get_logger()
 
+TASK_ENTRY = "server.peon:run"
 STOP_S = 30.0
 REQUESTS_END_S = 3
 BACKLOG = 512
@@ -73,8 +76,14 @@ def serve_until_stopped(config: Path | None, overrides: Mapping[str, Any]) -> in
     except ServiceError:
         listener.close()
         raise
+    launcher = ForkserverLauncher(TASK_ENTRY)
+    if "middle-manager" in settings.roles:
+        launcher.warm_up()
+    # Only now: the forkserver does its imports while we do ours.
+    from server.wiring import Services
+
     health = Health()
-    return _serve(listener, Services(settings, data, listener.getsockname()[1], health), health)
+    return _serve(listener, Services(settings, data, listener.getsockname()[1], health, launcher), health)
 
 
 def listen(http: HttpSettings) -> socket.socket:
@@ -100,6 +109,8 @@ def listen(http: HttpSettings) -> socket.socket:
 
 
 def _serve(listener: socket.socket, services: Services, health: Health) -> int:
+    import uvicorn
+
     front = Front(health)
     server = uvicorn.Server(
         uvicorn.Config(

@@ -22,9 +22,8 @@ from ingest.metadata.store import MetadataStore
 from ingest.overlord.leader import LeaderSettings
 from ingest.overlord.overlord import Overlord
 from ingest.overlord.term import OverlordPorts
-from ingest.worker.launchers import ForkserverLauncher
 from ingest.worker.middle_manager import MiddleManager, WorkerSettings
-from ingest.worker.ports import OverlordWorkers
+from ingest.worker.ports import OverlordWorkers, TaskLauncher
 from ingest.worker.stopping import stop_tasks
 from query.engine import EngineSettings
 from query.node import NodeSettings, QueryNode
@@ -53,7 +52,6 @@ from server.task_settings import TaskSettings, storage_section
 
 log = structlog.get_logger()
 
-TASK_ENTRY = "server.peon:run"
 RETRY_S = 1.0
 TASKS_END_S = 20.0
 PROBE_S = 10
@@ -62,10 +60,11 @@ PROBE_S = 10
 class Services:
     """Everything one process runs. ``start`` once, then ``stop`` once, from one thread."""
 
-    def __init__(self, settings: Settings, data: DataDir, port: int, health: Health) -> None:
+    def __init__(self, settings: Settings, data: DataDir, port: int, health: Health, launcher: TaskLauncher) -> None:
         self._settings = settings
         self._data = data
         self._health = health
+        self._launcher = launcher
         self._clock = SystemClock()
         self._pool = HttpPool()
         self._stack = ExitStack()
@@ -221,7 +220,7 @@ class Services:
         middle_manager = MiddleManager(
             WorkerSettings(data.tasks, data.node, self._address, settings.worker.capacity),
             workers,
-            ForkserverLauncher(TASK_ENTRY),
+            self._launcher,
             challenge,
             self._clock,
         )
