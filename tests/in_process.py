@@ -19,6 +19,7 @@ from ingest.overlord.leader import LeaderSettings
 from ingest.overlord.overlord import Overlord
 from ingest.overlord.term import OverlordPorts
 from ingest.protocol import (
+    PROTOCOL_VERSION,
     AllocateRequest,
     CheckpointAnswer,
     CheckpointAsk,
@@ -129,8 +130,8 @@ class TaskThread:
         self.rows = AppenderRows(directory, task, system.clock, older)
         self.supplier = MemorySupplier(system.stream, task.topic, topic_id=task.topic_id)
         ports = TaskPorts(LocalActions(system), self.rows, self.supplier, system.storage, system.clock)
-        hello = TaskHello(task.token, task.token, 1)
-        self.runner = TaskRunner(task, ports, hello, 1 << 30)
+        hello = TaskHello(task.token, task.token, 1, system.protocol)
+        self.runner = TaskRunner(task, ports, hello, system.held_bytes_max)
         self._held = directory.held()
         self._held.__enter__()
         self.thread = threading.Thread(target=self._run, name=task.task_id, daemon=True)
@@ -199,6 +200,8 @@ class System:
         self.root = root
         (root / "attempts").mkdir(parents=True, exist_ok=True)
         self.clock = SystemClock()
+        self.held_bytes_max = 1 << 30
+        self.protocol = PROTOCOL_VERSION  # announced by tasks that start from now on
         self.store = MemoryMetadataStore()
         self.storage = MemoryDeepStorage()
         self.stream = MemoryStream()

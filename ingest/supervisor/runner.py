@@ -21,7 +21,7 @@ from ingest.clock import Clock
 from ingest.errors import AttemptRefused, IngestError, LeadershipLost, StoreUnreachable
 from ingest.metadata.records import DesiredState, SupervisorRecord
 from ingest.metadata.store import MetadataStore, StoreConflict
-from ingest.protocol import AttemptRecord, SealCommand, SequenceRecord, TaskCommand, TaskHeartbeat
+from ingest.protocol import PROTOCOL_VERSION, AttemptRecord, SealCommand, SequenceRecord, TaskCommand, TaskHeartbeat
 from ingest.spec import SupervisorSpec
 from ingest.supervisor.config import SupervisorConfig
 from ingest.supervisor.discovery import StreamDiscovery, StreamView
@@ -35,6 +35,7 @@ from ingest.supervisor.messages import (
     DesiredChanged,
     Event,
     KillAttempt,
+    ReplicaLeaving,
     ResetAsked,
     Rested,
     SendTask,
@@ -264,8 +265,17 @@ class SupervisorRunner:
                 self._judge_stream(event)
             case SequenceSealed(records=records):
                 self._ports.on_sealed(records)
+                self._replace_older(records[0].ref.group)
             case _:
                 pass
+
+    def _replace_older(self, group: int) -> None:
+        """A task of an older protocol was adopted; at its sequence's end one of ours takes over."""
+        known = self._machine.groups.get(group)
+        for replica in () if known is None else tuple(known.replicas.values()):
+            if replica.attempt.protocol < PROTOCOL_VERSION and not replica.leaving:
+                reason = f"protocol {replica.attempt.protocol} is older than {PROTOCOL_VERSION}"
+                self.post(ReplicaLeaving(self._ports.clock.monotonic_ms(), replica.token, reason))
 
     def _judge_stream(self, seen: StreamSeen) -> None:
         """Names what only a reset can end; asks for that reset when the spec says so (PR-24)."""

@@ -12,6 +12,7 @@ from ingest.errors import StoreUnreachable
 from ingest.metadata.memory import StoreHooks
 from ingest.offsets import OffsetMap
 from ingest.overlord.overlord import WrongState
+from ingest.task.messages import TaskStatus
 from segments.errors import StorageUnavailable
 from tests.in_process import System, chain_is_whole, click, eventually, spec
 
@@ -193,3 +194,19 @@ def test_another_topic_is_taken_up_only_when_no_offset_of_the_old_one_is_in_use(
     assert [(row.topic, row.start, row.end) for row in system.ledger()][-1:] == [
         ("taps", OffsetMap({0: 0}), OffsetMap({0: 70}))
     ]
+
+
+def test_bytes_at_their_bound_pause_reading_until_storage_is_back(system: System) -> None:
+    system.held_bytes_max = 12_000
+    system.stream.create_topic("clicks", 1)
+    system.start()
+    system.storage.fail_next("push", StorageUnavailable("the bucket is away"), times=2)
+    system.overlord.submit(spec(maxRowsPerSegment=100))
+    system.stream.append("clicks", 0, [click(n) for n in range(1_000)])
+    eventually(lambda: [t for t in system.tasks() if t.runner.view.status is TaskStatus.BACK_PRESSURE])
+    assert system.records_read() < 1_000, "it stands still before the end"
+    beats = system.overlord.leading().runner("clicks")
+    assert beats is not None
+    eventually(lambda: any(beat.status == "back_pressure" for beat in beats.view().beats.values()))
+    eventually(lambda: system.rows_published() == 1_000, 40)
+    chain_is_whole(system)

@@ -10,6 +10,7 @@ import pytest
 
 from ingest.offsets import OffsetMap
 from ingest.overlord.overlord import UnknownSupervisor, WrongState
+from ingest.protocol import PROTOCOL_VERSION
 from tests.in_process import System, chain_is_whole, click, eventually, spec
 
 
@@ -160,3 +161,21 @@ def test_an_ended_task_is_shut_down_by_its_id_and_replaced(system: System) -> No
     eventually(lambda: system.tasks() and task not in system.tasks())
     eventually(lambda: system.records_read() == 100)
     assert not system.overlord.shut_down_task("no such task")
+
+
+def test_a_task_of_an_older_protocol_is_replaced_at_its_sequences_end(system: System) -> None:
+    system.protocol = PROTOCOL_VERSION - 1
+    running(system, maxRowsPerSegment=100)
+    feed(system, 50)
+    eventually(lambda: system.records_read() == 50)
+    (old,) = system.tasks()
+    system.protocol = PROTOCOL_VERSION
+    feed(system, 100)
+    eventually(lambda: system.rows_published() >= 100)
+    eventually(lambda: system.tasks() and old not in system.tasks(), what="the old one has ended")
+    eventually(lambda: system.records_read() == 150)
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 150)
+    chain_is_whole(system)
+    assert old.outcome is not None
+    assert old.outcome.succeeded
