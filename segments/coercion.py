@@ -62,7 +62,8 @@ def text_of(value: Any) -> str | None:
     form, objects and nested lists as JSON.
 
     Raises:
-        BadValue: the text holds half of a surrogate pair, which no file could store.
+        BadValue: the text holds half of a surrogate pair, which no file could store, or the number is
+            beyond the range of doubles.
     """
     if value is None:
         return None
@@ -73,6 +74,9 @@ def text_of(value: Any) -> str | None:
     elif isinstance(value, int):
         return _digits(value)
     elif isinstance(value, float):
+        if math.isinf(value):
+            # JSON has no infinity: this was a number too large to read.
+            raise BadValue("the number is beyond the range of doubles")
         return java_double(value)
     else:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -287,3 +287,18 @@ def test_a_field_that_always_comes_with_another_type_is_read_alike_after_the_rea
     assert batch.rows.equals(slow.rows)
     assert list(batch.fates) == list(slow.fates)
     assert batch.rows.num_rows == 100
+
+
+@pytest.mark.parametrize("digits", [19, 20, 400, 4_300, 4_301, 20_000])
+def test_integers_of_any_length_are_read_alike_and_never_become_another_value(digits: int) -> None:
+    schema = {"dimensionsSpec": {"dimensions": ["s", {"type": "auto", "name": "a"}, {"type": "double", "name": "d"}]}}
+    number = b"9" * digits
+    messages: list[Any] = [b'{"t":0,"s":%s}' % number] * 40
+    messages += [b'{"t":0,"%s":%s}' % (name, number) for name in (b"a", b"d", b"other")] + [b'{"t":%s}' % number]
+    batch = decode(messages, schema)
+    slow_spec = spec_of({"granularitySpec": {"rollup": False}, **schema}).data_schema
+    slow = RowDecoder(slow_spec, only_slow=True).decode([poll_of(messages)], OPENED_MS)
+    assert batch.rows.equals(slow.rows) and list(batch.fates) == list(slow.fates)
+    texts = set(rows_of(batch, "s")[:40])
+    assert texts == ({"9" * digits} if digits <= 4_300 else {None})
+    assert fates(batch)[-1] is Fate.UNPARSEABLE
