@@ -133,10 +133,11 @@ class HttpOverlordActions:
         answer: CheckpointAnswer = self._ask("checkpoint", ask, CheckpointAnswer)
         return answer
 
-    def sequences(self, token: str, from_number: int) -> tuple[SequenceRecord, ...]:
-        request = {"token": token, "from_number": from_number}
-        records: tuple[SequenceRecord, ...] = self._ask("sequences", request, tuple[SequenceRecord, ...])
-        return records
+    def sequences(self, token: str, from_number: int) -> CheckpointAnswer:
+        answer: CheckpointAnswer = self._ask(
+            "sequences", {"token": token, "from_number": from_number}, CheckpointAnswer
+        )
+        return answer
 
     def raise_end(self, token: str, ref: SequenceRef, end: OffsetMap) -> SequenceRecord | None:
         request = {"token": token, "ref": ref, "end": end}

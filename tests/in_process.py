@@ -102,7 +102,7 @@ class LocalActions:
     def ask_checkpoint(self, ask: CheckpointAsk) -> CheckpointAnswer:
         return self._system.overlord.actions.ask_checkpoint(ask)
 
-    def sequences(self, token: str, from_number: int) -> tuple[SequenceRecord, ...]:
+    def sequences(self, token: str, from_number: int) -> CheckpointAnswer:
         return self._system.overlord.actions.sequences(token, from_number)
 
     def raise_end(self, token: str, ref: SequenceRef, end: OffsetMap) -> SequenceRecord | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ingest.clock import Clock
 from ingest.errors import AttemptRefused, LeadershipLost, OverlordUnreachable, RequestRefused, StoreUnreachable
@@ -60,6 +61,7 @@ class LeaderActions:
         self._served = served
         self._sealings = sealings
         self._post = post
+        self._spec_cache: dict[tuple[str, int], dict[str, Any]] = {}
 
     def register(self, hello: TaskHello) -> TaskWelcome:
         with self._translated():
@@ -68,8 +70,7 @@ class LeaderActions:
             )
             group = self._group(attempt)
             sequences = () if group is None else group.sequences
-            versions = {sequence.spec_version for sequence in sequences}
-            specs = {version: self._store.spec(attempt.supervisor, version) for version in versions}
+            specs = self._specs(attempt.supervisor, sequences)
         self._post(attempt.supervisor, TaskRegistered(self._clock.monotonic_ms(), attempt))
         return TaskWelcome(self._generation, sequences, specs, attempt.committer)
 
@@ -86,15 +87,16 @@ class LeaderActions:
         with self._translated():
             attempt = self._live(ask.token)
             saved = self._store.sequences(ask.ref.supervisor, ask.ref.group, ask.ref.number)
-        if saved and saved[0].state is not SequenceState.OPEN:
-            return CheckpointAnswer(self._generation, saved)
-        self._post(attempt.supervisor, CheckpointAsked(self._clock.monotonic_ms(), ask))
-        return CheckpointAnswer(self._generation, self._sealings.wait_for(ask.ref, ROUND_WAIT_MS))
+            if not saved or saved[0].state is SequenceState.OPEN:
+                self._post(attempt.supervisor, CheckpointAsked(self._clock.monotonic_ms(), ask))
+                saved = self._sealings.wait_for(ask.ref, ROUND_WAIT_MS)
+            return CheckpointAnswer(self._generation, saved, self._specs(attempt.supervisor, saved))
 
-    def sequences(self, token: str, from_number: int) -> tuple[SequenceRecord, ...]:
+    def sequences(self, token: str, from_number: int) -> CheckpointAnswer:
         with self._translated():
             attempt = self._live(token)
-            return self._store.sequences(attempt.supervisor, attempt.group, from_number)
+            saved = self._store.sequences(attempt.supervisor, attempt.group, from_number)
+            return CheckpointAnswer(self._generation, saved, self._specs(attempt.supervisor, saved))
 
     def raise_end(self, token: str, ref: SequenceRef, end: OffsetMap) -> SequenceRecord | None:
         with self._translated():
@@ -142,6 +144,14 @@ class LeaderActions:
         if attempt is None or not attempt.state.is_live:
             raise AttemptRefused(f"attempt {token[:8]}... is not live")
         return attempt
+
+    def _specs(self, supervisor: str, records: tuple[SequenceRecord, ...]) -> dict[int, dict[str, Any]]:
+        """A stored version never changes."""
+        versions = {record.spec_version for record in records}
+        for version in versions:
+            if (supervisor, version) not in self._spec_cache:
+                self._spec_cache[supervisor, version] = self._store.spec(supervisor, version)
+        return {version: self._spec_cache[supervisor, version] for version in versions}
 
     def _group(self, attempt: AttemptRecord) -> GroupState | None:
         groups = self._store.groups(attempt.supervisor)

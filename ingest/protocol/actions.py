@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.offsets import OffsetMap
@@ -80,7 +80,9 @@ class CheckpointAsk:
 @dataclass(frozen=True, slots=True)
 class CheckpointAnswer:
     """``sequences`` is empty while the round goes on (the end will be told); otherwise the saved
-    records from ``ref`` on, also long after the publish, from the ledger."""
+    records from the asked one on, also long after the publish, from the ledger. ``specs``: those they
+    were opened under, by version, so that the task can go on at once."""
 
     generation: int
     sequences: tuple[SequenceRecord, ...]
+    specs: dict[int, dict[str, Any]] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from ingest.offsets import OffsetMap
 from ingest.protocol import (
@@ -179,10 +180,11 @@ class CheckpointAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SequencesAnswered:
-    """Answers ``AskSequences``; None when no overlord was reached."""
+    """Answers ``AskSequences``; None when no overlord was reached. ``specs`` are for the shell."""
 
     now_ms: int
     records: tuple[SequenceRecord, ...] | None
+    specs: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class OverlordActions(Protocol):
         """Asks to end the open sequence; answers at once, the end is told or already in the reply."""
         ...
 
-    def sequences(self, token: str, from_number: int) -> tuple[SequenceRecord, ...]:
+    def sequences(self, token: str, from_number: int) -> CheckpointAnswer:
         """The group's saved sequences from ``from_number`` on (published ones included)."""
         ...
 

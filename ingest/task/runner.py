@@ -20,6 +20,7 @@ from ingest.clock import Clock
 from ingest.errors import AttemptRefused, IngestError, OverlordUnreachable, StreamError
 from ingest.offsets import OffsetMap
 from ingest.protocol import (
+    CheckpointAnswer,
     PauseReport,
     SealCommand,
     SequenceRecord,
@@ -247,7 +248,11 @@ class TaskRunner:
     def _note(self, event: Event) -> None:
         """Keeps what the shell itself needs of an event before the machine decides on it."""
         match event:
-            case CommandReceived(command=SealCommand(specs=specs)):
+            case (
+                CommandReceived(command=SealCommand(specs=specs))
+                | CheckpointAnswered(answer=CheckpointAnswer(specs=specs))
+                | SequencesAnswered(specs=specs)
+            ):
                 self._specs.update(specs)
             case PublishEnded(number=number, reply=reply) if reply.version > 0:
                 self._handoff.wait_for(number, reply.version)
@@ -303,9 +308,6 @@ class TaskRunner:
         return None
 
     def _open(self, record: SequenceRecord) -> None:
-        if record.spec_version not in self._specs:  # told by an answer that carries no specs
-            welcome = self._register()
-            self._specs.update(welcome.specs if welcome is not None else {})
         posted = self._specs.get(record.spec_version)
         if posted is None:
             self._outcome = self._outcome or Outcome(False, f"spec version {record.spec_version} is not to be had")
@@ -356,7 +358,8 @@ class TaskRunner:
                 case AskCheckpoint(ask):
                     return CheckpointAnswered(self._now(), ask.ref, actions.ask_checkpoint(ask))
                 case AskSequences(number):
-                    return SequencesAnswered(self._now(), actions.sequences(self._spec.token, number))
+                    answer = actions.sequences(self._spec.token, number)
+                    return SequencesAnswered(self._now(), answer.sequences, answer.specs)
                 case RaiseEnd(ref, end):
                     return EndRaised(self._now(), ref, self._raise_end(ref, end))
         except AttemptRefused:

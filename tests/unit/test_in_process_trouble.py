@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from ingest.errors import StoreUnreachable
+from ingest.errors import OverlordUnreachable, StoreUnreachable, TaskUnreachable
 from ingest.metadata.memory import StoreHooks
 from ingest.metadata.records import DesiredState
 from ingest.offsets import OffsetMap
 from ingest.overlord.overlord import WrongState
 from ingest.protocol import SequenceRecord
-from tests.in_process import System, chain_is_whole, click, eventually, spec
+from tests.in_process import LocalActions, System, chain_is_whole, click, eventually, spec
 
 
 @pytest.fixture
@@ -131,6 +131,29 @@ def test_a_question_that_breaks_is_asked_again(system: System, monkeypatch: pyte
     feed(system, 150)
     eventually(lambda: system.rows_published() == 100)
     assert asked > 1
+
+
+def test_a_new_spec_heard_of_by_an_answer_is_read_without_another_question(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(system, maxRowsPerSegment=100)
+    feed(system, 50)
+    eventually(lambda: system.records_read() == 50)
+
+    def nowhere(*_: object) -> None:
+        raise TaskUnreachable("cut off")
+
+    def unreachable(*_: object) -> None:
+        raise OverlordUnreachable("cut off")
+
+    # Nothing is told to the task, and it cannot say hello again: what it learns, it learns by its own ask.
+    monkeypatch.setattr(system, "send", nowhere)
+    monkeypatch.setattr(LocalActions, "register", unreachable)
+    assert system.overlord.submit(spec(maxRowsPerSegment=101))[0].version == 2
+    feed(system, 100)
+    eventually(lambda: system.rows_published() == 100)
+    eventually(lambda: system.records_read() == 150, what="it reads on under the new spec")
+    assert {record.spec_version for record in system.store.groups("clicks")[0].sequences} == {2}
 
 
 def test_a_reset_outlives_the_leader_that_took_it_and_is_carried_out_once(system: System) -> None:
