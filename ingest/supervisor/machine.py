@@ -33,6 +33,18 @@ from ingest.supervisor.messages import (
 )
 from ingest.supervisor.state import Group
 
+# What concerns one group only; everything else may let partitions or a whole supervisor move on.
+LocalEvent = (
+    TaskBeat
+    | CheckpointAsked
+    | TaskAnswered
+    | TaskSilent
+    | TaskRegistered
+    | AttemptAssigned
+    | AttemptCreated
+    | CommitterSet
+    | GroupOpened
+)
 AttemptEvent = (
     AttemptCreated | AttemptAssigned | TaskRegistered | TaskEnded | ReplicaLeaving | AttemptMoved | CommitterSet
 )
@@ -48,11 +60,14 @@ class SupervisorMachine(GroupRules):
     """
 
     def handle(self, event: Event) -> list[Command]:
-        """Takes one event; work per event grows with the groups, never with the records read."""
+        """Takes one event. What concerns one group costs work in that group, anything else in all;
+        nothing grows with the records read."""
         self.advance_time(event.now_ms)
         if not self.loaded and not isinstance(event, StateLoaded):
             return []
         commands = self._dispatch(event)
+        if isinstance(event, LocalEvent):
+            return commands if self.reloading else [*commands, *self._steer_group_of(event)]
         if isinstance(event, Tick | StateLoaded):
             commands += self._keep_going()
         if self.reloading:
@@ -65,6 +80,20 @@ class SupervisorMachine(GroupRules):
         self.forget_done()
         check_groups(self.groups)
         return commands
+
+    def _steer_group_of(self, event: LocalEvent) -> list[Command]:
+        match event:
+            case TaskBeat(beat=said) | CheckpointAsked(ask=said):
+                token = said.token
+            case TaskRegistered() | AttemptCreated():
+                token = event.attempt.token
+            case GroupOpened():
+                group = self.groups.get(event.record.ref.group)
+                return self._steer(group) if group is not None else []
+            case TaskAnswered() | TaskSilent() | AttemptAssigned() | CommitterSet():
+                token = event.token
+        found = self.find(token)
+        return self._steer(found[0]) if found is not None else []
 
     def _keep_going(self) -> list[Command]:
         """What only time brings on."""

@@ -44,7 +44,7 @@ class GroupRules(ReplicaRules):
         self.reloading = self.reload_sent = False
         self.opening = set()
         number = self.next_round()
-        self.groups = {}
+        self.groups, self.group_of = {}, {}
         commands: list[Command] = []
         for stored in event.state.groups:
             group = Group(stored.group, tuple(stored.partitions), {}, waiting_since_ms=self.now_ms)
@@ -52,6 +52,7 @@ class GroupRules(ReplicaRules):
             for attempt in stored.attempts:
                 replica = Replica(attempt, self.now_ms)
                 group.replicas[attempt.token] = replica
+                self.group_of[attempt.token] = group.epoch
                 if attempt.committer:
                     group.committer = attempt.token
             self._remember(group, before.get(group.epoch), event)
@@ -121,6 +122,7 @@ class GroupRules(ReplicaRules):
         if wanted != self.plan_for:
             current = [group.partitions for group in self.groups.values() if group.open is not None]
             self.plan = assign(current, wanted[0], wanted[1])
+            self.planned = frozenset(self.plan)
             self.plan_for = wanted
 
     def steer_groups(self) -> list[Command]:
@@ -148,7 +150,7 @@ class GroupRules(ReplicaRules):
             return self.desired.name.lower()
         if any(p in reset.moves for reset in self.resets for p in group.partitions):
             return "reset"
-        return "" if group.partitions in self.plan else "partitions"
+        return "" if group.partitions in self.planned else "partitions"
 
     def _opening_terms(self, partitions: PartitionSet) -> NextSequence:
         """A range that is read again keeps the stored time of the earliest one it covers (PR-15)."""

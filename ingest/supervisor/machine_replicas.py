@@ -68,6 +68,7 @@ class ReplicaRules(RoundRules):
             return []
         group.creating = max(group.creating - 1, 0)
         group.replicas[event.attempt.token] = Replica(event.attempt, self.now_ms)
+        self.group_of[event.attempt.token] = group.epoch
         if event.attempt.committer:
             group.committer = event.attempt.token
         return []
@@ -179,6 +180,7 @@ class ReplicaRules(RoundRules):
             return []
         group, replica = found
         del group.replicas[replica.token]
+        self.group_of.pop(replica.token, None)
         if replica.attempt.worker:
             group.last_workers[replica.attempt.task_id] = replica.attempt.worker
         if group.committer == replica.token:

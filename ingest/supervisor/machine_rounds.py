@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingest.metadata.records import NextSequence
-from ingest.protocol import PauseCommand, ResumeCommand, SealCommand, StopCommand
+from ingest.protocol import PROTOCOL_VERSION, PauseCommand, ResumeCommand, SealCommand, StopCommand
 from ingest.supervisor.agreement import CheckpointRound, RoundReason, RoundStep
 from ingest.supervisor.messages import (
     CheckpointAsked,
@@ -119,11 +119,19 @@ class RoundRules(SupervisorStateBase):
         round_ = group.round
         number = round_.number if round_ is not None else self.next_round()
         group.take_records(event.records, number)
+        self._replace_older(group)
         tokens = {replica.token for replica in group.running()}
         if round_ is not None and round_.step is RoundStep.SAVING:
             round_.tell(tokens, self.now_ms + self.config.tell_ms)
         told = [command for replica in group.running() for command in self.tell(group, replica)]
         return [*told, *self.advance_round(group)]
+
+    @staticmethod
+    def _replace_older(group: Group) -> None:
+        """A task of an older protocol is adopted as it is and replaced at its next sequence end, so
+        that an upgrade is a restart."""
+        for replica in group.running():
+            replica.leaving = replica.leaving or replica.attempt.protocol < PROTOCOL_VERSION
 
     # ------------------------------------------------------------ telling
 

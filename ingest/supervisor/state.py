@@ -147,7 +147,9 @@ class SupervisorStateBase:
         self.offsets: StreamOffsets | None = None
         self.storing_offsets = False
         self.groups: dict[int, Group] = {}
+        self.group_of: dict[str, int] = {}  # token to epoch, of every live attempt
         self.plan: tuple[PartitionSet, ...] = ()
+        self.planned: frozenset[PartitionSet] = frozenset()
         self.plan_for: tuple[tuple[int, ...], int] | None = None
         self.opening: set[PartitionSet] = set()
         self.inherited_ms: dict[int, int] = {}
@@ -168,11 +170,9 @@ class SupervisorStateBase:
         self.wall_ms += passed
 
     def find(self, token: str) -> tuple[Group, Replica] | None:
-        for group in self.groups.values():
-            replica = group.replicas.get(token)
-            if replica is not None:
-                return group, replica
-        return None
+        group = self.groups.get(self.group_of.get(token, -1))
+        replica = group.replicas.get(token) if group is not None else None
+        return (group, replica) if group is not None and replica is not None else None
 
     def seal_command(self, group: Group) -> SealCommand:
         """Every saved fact, under the number of the round that saved the last one: so it ends that

@@ -170,6 +170,15 @@ def test_fewer_replicas_stop_the_surplus_one_gracefully_if_another_has_its_rows(
     assert lead.sent(StopCommand) == ["t2"]
 
 
+def test_a_task_of_an_older_protocol_is_kept_until_its_sequence_ends_and_then_replaced() -> None:
+    lead = one_replica()
+    replica = lead.group.replicas["t1"]
+    replica.attempt = replace(replica.attempt, protocol=0)
+    assert not lead.ticks(3_000) or not lead.sent(StopCommand)
+    lead.ask("t1", FIRST, 5, 5)
+    assert created(lead.did) and lead.sent(StopCommand) == ["t1"]
+
+
 def test_attempt_numbers_go_on_under_a_new_leader() -> None:
     lead = one_replica()
     lead.ended("t1")
