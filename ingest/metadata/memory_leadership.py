@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -68,10 +68,10 @@ class MemoryLeadership(MemoryBase):
         with self._lock:
             return [self.state.nodes[name] for name in sorted(self.state.nodes)]
 
-    def served_version(self, datasource: str, now_ms: int, lease_ms: int) -> int:
+    def served_version(self, datasource: str, gone: Mapping[str, int]) -> int:
         with self._lock:
             current = self.state.tables.get(datasource, 0)
-            return rules.served_version(current, self.state.nodes.values(), datasource, now_ms - lease_ms)
+            return rules.served_version(current, self.state.nodes.values(), datasource, gone)
 
 
 class MemorySupervisors(MemoryBase):

@@ -271,9 +271,9 @@ def allocated_version(existing: Iterable[str], now_ms: int) -> str:
     return max(existing, default=format_iso_ms(now_ms))
 
 
-def served_version(current: int, nodes: Iterable[NodeRecord], datasource: str, fresh_after_ms: int) -> int:
+def served_version(current: int, nodes: Iterable[NodeRecord], datasource: str, gone: Mapping[str, int]) -> int:
     """The lowest version that a live query node may still have to fetch for, at most the current one."""
-    live = (n for n in nodes if QUERY_ROLE in n.roles and n.renewed_ms > fresh_after_ms)
+    live = (n for n in nodes if QUERY_ROLE in n.roles and gone.get(n.node) != n.renewed_ms)
     acknowledged = (n.acknowledged[datasource] for n in live if datasource in n.acknowledged)
     return min(acknowledged, default=current) if current else 0
 

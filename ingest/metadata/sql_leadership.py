@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -91,11 +91,11 @@ class SqlLeadership(SqlBase):
     def nodes(self) -> list[NodeRecord]:
         return self._read(_nodes)
 
-    def served_version(self, datasource: str, now_ms: int, lease_ms: int) -> int:
+    def served_version(self, datasource: str, gone: Mapping[str, int]) -> int:
         def served(connection: Connection) -> int:
             query = sa.select(t.datasources.c.version).where(t.datasources.c.datasource == datasource)
             current = connection.execute(query).scalar() or 0
-            return rules.served_version(current, _nodes(connection), datasource, now_ms - lease_ms)
+            return rules.served_version(current, _nodes(connection), datasource, gone)
 
         return self._read(served)
 

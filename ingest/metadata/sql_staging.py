@@ -13,7 +13,7 @@ from ingest.metadata import tables as t
 from ingest.metadata.records import StagedRow
 from ingest.metadata.sql_base import SqlBase, insert
 from ingest.metadata.sql_rows import key_of, ref_of, staged_of
-from ingest.metadata.sql_streams import group_row, is_sequence, load_attempt, load_sequence
+from ingest.metadata.sql_streams import group_row, is_sequence, load_attempt, load_sequence, lock_stream
 from ingest.metadata.store import StoreConflict
 from ingest.protocol import AllocateRequest, PendingSegment, SequenceRef, StagedFile, StageRequest
 
@@ -50,6 +50,10 @@ class SqlStaging(SqlBase):
     def stage(self, generation: int, request: StageRequest, now_ms: int) -> None:
         def stage(connection: Connection) -> None:
             ref = request.ref
+            group = group_row(connection, ref.supervisor, ref.group)
+            if group is not None:
+                # A publish of another replica under way would leave the new rows staged for nothing.
+                lock_stream(connection, ref.supervisor, group.topic, share=True)
             attempt_rules.require_member(load_attempt(connection, request.token, "share"), ref)
             attempt_rules.check_new_file(load_sequence(connection, ref), ref)
             paths = [file.path for file in request.files]

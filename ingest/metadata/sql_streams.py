@@ -37,10 +37,12 @@ def group_row(connection: Connection, supervisor: str, group: int) -> Row[Any] |
     return connection.execute(query).one_or_none()
 
 
-def lock_stream(connection: Connection, supervisor: str, topic: str) -> Row[Any] | None:
-    """Takes the lock under which offsets, epochs and sequences of one stream change."""
+def lock_stream(connection: Connection, supervisor: str, topic: str, *, share: bool = False) -> Row[Any] | None:
+    """Takes the lock under which offsets, epochs and sequences of one stream change; ``share`` only keeps
+    them from changing."""
     mine = sa.and_(t.streams.c.supervisor == supervisor, t.streams.c.topic == topic)
-    return connection.execute(sa.select(t.streams).where(mine).with_for_update(key_share=True)).one_or_none()
+    locked = sa.select(t.streams).where(mine).with_for_update(read=share, key_share=not share)
+    return connection.execute(locked).one_or_none()
 
 
 def require_stream(connection: Connection, supervisor: str, topic: str) -> Row[Any]:

@@ -20,7 +20,7 @@ Thread-safe. Times are given by the caller, in milliseconds UTC.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ingest.errors import IngestError
@@ -98,10 +98,11 @@ class LeadershipStore(Protocol):
 
     def nodes(self) -> list[NodeRecord]: ...
 
-    def served_version(self, datasource: str, now_ms: int, lease_ms: int) -> int:
+    def served_version(self, datasource: str, gone: Mapping[str, int]) -> int:
         """The lowest version acknowledged by a live node of role ``query``; the current one when none
-        lives (design 9: hand-off with no live query node is complete at once). A live node that never
-        acknowledged this table holds nothing back: it will begin at the current version."""
+        lives (hand-off with no live query node is complete at once). A node is live unless its row still
+        bears the ``renewed_ms`` that ``gone`` names: the caller has watched that stand still. A live node
+        that never acknowledged this table holds nothing back: it will begin at the current version."""
         ...
 
 

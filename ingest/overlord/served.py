@@ -8,7 +8,35 @@ from ingest.clock import Clock
 from ingest.metadata.store import LeadershipStore
 
 NODE_LEASE_MS = 10_000
-"""A query node whose lease row is older than this holds no hand-off back."""
+"""A query node whose lease row has stood still for so long holds no hand-off back."""
+
+
+class NodeWatch:
+    """Which nodes are gone, judged by whether their rows change, on the watcher's own monotonic clock:
+    clocks of machines are never compared (PR-25). What is seen for the first time lives."""
+
+    def __init__(self, store: LeadershipStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[int, int]] = {}  # renewed_ms, since when on our clock
+
+    def look(self) -> None:
+        """Reads the nodes' rows; to be called well within the lease."""
+        nodes, now_ms = self._store.nodes(), self._clock.monotonic_ms()
+        with self._lock:
+            before, self._seen = self._seen, {}
+            for node in nodes:
+                known = before.get(node.node)
+                stands_still = known is not None and known[0] == node.renewed_ms
+                self._seen[node.node] = known if known and stands_still else (node.renewed_ms, now_ms)
+
+    def gone(self) -> dict[str, int]:
+        """The nodes that are, by the ``renewed_ms`` at which they stand still."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            seen = self._seen.items()
+            return {name: renewed for name, (renewed, since_ms) in seen if now_ms - since_ms >= NODE_LEASE_MS}
 
 
 class ServedVersions:
@@ -16,7 +44,7 @@ class ServedVersions:
 
     def __init__(self, store: LeadershipStore, clock: Clock) -> None:
         self._store = store
-        self._clock = clock
+        self._nodes = NodeWatch(store, clock)
         self._lock = threading.Lock()
         self._versions: dict[str, int] = {}
 
@@ -29,13 +57,14 @@ class ServedVersions:
 
     def refresh(self) -> None:
         """Looks again for every table that was asked about."""
+        self._nodes.look()
         with self._lock:
             names = list(self._versions)
         for name in names:
             self._look(name)
 
     def _look(self, datasource: str) -> int:
-        version = self._store.served_version(datasource, self._clock.now_ms(), NODE_LEASE_MS)
+        version = self._store.served_version(datasource, self._nodes.gone())
         with self._lock:
             # It never goes back: what was dropped stays dropped.
             version = max(version, self._versions.get(datasource, 0))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -70,6 +71,42 @@ class PublishPorts:
     clock: Clock
     post: Callable[[Event], None]
     prove_topic: Callable[[], None]
+
+
+class _Upload:
+    """One push in a thread of its own, because a dead mount answers never.
+
+    Given up after its deadline it goes on for as long as it likes, past the sweeper's second look too;
+    so it removes by itself what arrives late. No publish claims that path any more.
+    """
+
+    def __init__(self, storage: DeepStorage, local: Path, key: str) -> None:
+        self._storage, self._local, self._key = storage, local, key
+        self._lock = threading.Lock()
+        self._ended = False
+        self._given_up = False
+        self.failure: Exception | None = None
+        self._thread = threading.Thread(target=self._push, name="upload", daemon=True)
+        self._thread.start()
+
+    def done_within(self, deadline_s: float) -> bool:
+        """Waits for the end, successful or not; False gives the upload up."""
+        self._thread.join(deadline_s)
+        with self._lock:
+            self._given_up = not self._ended
+        return not self._given_up
+
+    def _push(self) -> None:
+        try:
+            self._storage.push(self._local, self._key)
+        except Exception as error:  # whatever it is, the file has not arrived for certain
+            self.failure = error
+        with self._lock:
+            self._ended = True
+        if self._given_up:
+            log.warning("late upload removed", path=self._key)
+            with suppress(ServiceError):
+                self._storage.delete(self._storage.load_spec(self._key))
 
 
 class PublishExecutor:
@@ -174,22 +211,11 @@ class PublishExecutor:
         return key_for(file.segment.id, name)
 
     def _push(self, local: Path, key: str) -> None:
-        """Pushes in a thread of its own, because a dead mount answers never; after the deadline it is left behind."""
-        failures: list[ServiceError] = []
-
-        def push() -> None:
-            try:
-                self._ports.storage.push(local, key)
-            except ServiceError as error:
-                failures.append(error)
-
-        upload = threading.Thread(target=push, name="upload", daemon=True)
-        upload.start()
-        upload.join(UPLOAD_S)
-        if upload.is_alive():
+        upload = _Upload(self._ports.storage, local, key)
+        if not upload.done_within(UPLOAD_S):
             raise UploadTimedOut(f"the upload of {key} did not end within {UPLOAD_S:.0f} s; it starts again elsewhere")
-        if failures:
-            raise failures[0]
+        if upload.failure is not None:
+            raise upload.failure
 
     def _request(self, record: SequenceRecord, merged: Merged, keys: list[str]) -> PublishRequest:
         assert record.end is not None

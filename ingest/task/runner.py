@@ -254,7 +254,7 @@ class TaskRunner:
                 | SequencesAnswered(specs=specs)
             ):
                 self._specs.update(specs)
-            case PublishEnded(number=number, reply=reply) if reply.version > 0:
+            case PublishEnded(number=number, reply=reply) if reply.version > 0 and number in self._machine.sequences:
                 self._handoff.wait_for(number, reply.version)
             case PublishFailed(number=number):
                 # It may have been published or voided meanwhile, and is refused for that.

@@ -302,7 +302,8 @@ class OverlordNode:
         now_ms = self.clock.now_ms
         attempt = self.store.record_positions(self.generation, beat.token, beat.sequence, beat.positions, now_ms)
         self.post(m.TaskBeat(now_ms, beat))
-        served = self.store.served_version(self.world.table, now_ms, NODE_LEASE_MS)
+        gone = {n.node: n.renewed_ms for n in self.store.nodes() if now_ms - n.renewed_ms >= NODE_LEASE_MS}
+        served = self.store.served_version(self.world.table, gone)
         return HeartbeatReply(self.generation, served, attempt.committer)
 
     def require(self, token: str) -> AttemptRecord:

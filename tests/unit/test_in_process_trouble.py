@@ -14,7 +14,8 @@ from ingest.metadata.memory import StoreHooks
 from ingest.metadata.records import DesiredState
 from ingest.offsets import OffsetMap
 from ingest.overlord.overlord import WrongState
-from ingest.protocol import SequenceRecord
+from ingest.protocol import CommitterCommand, PublishOutcome, PublishReply, SequenceRecord
+from ingest.task.messages import PublishEnded
 from tests.in_process import LocalActions, System, chain_is_whole, click, eventually, spec
 
 
@@ -154,6 +155,16 @@ def test_a_new_spec_heard_of_by_an_answer_is_read_without_another_question(
     eventually(lambda: system.rows_published() == 100)
     eventually(lambda: system.records_read() == 150, what="it reads on under the new spec")
     assert {record.spec_version for record in system.store.groups("clicks")[0].sequences} == {2}
+
+
+def test_a_publish_that_ends_after_its_sequence_was_given_up_is_not_handed_off_for_ever(system: System) -> None:
+    running(system)
+    eventually(lambda: system.tasks() and system.tasks()[0].runner.view.sequences)
+    (task,) = system.tasks()
+    late = PublishEnded(system.clock.monotonic_ms(), 77, PublishReply(PublishOutcome.ALREADY, 5))
+    task.runner._mailbox.post(late)
+    task.runner.command(CommitterCommand(1, True))  # answered after it
+    assert task.runner.handoffs_pending == 0
 
 
 def test_a_reset_outlives_the_leader_that_took_it_and_is_carried_out_once(system: System) -> None:

@@ -14,13 +14,15 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from ingest.errors import LeadershipLost, StoreUnreachable
+from ingest.metadata import tables as t
 from ingest.metadata.engine import WRITING
 from ingest.metadata.sql import SqlMetadataStore, open_store
 from ingest.metadata.sql_base import leading_generation
-from ingest.metadata.store import MetadataStore
-from ingest.protocol import PublishOutcome, PublishRequest
+from ingest.metadata.sql_streams import is_sequence, lock_stream
+from ingest.metadata.store import MetadataStore, StoreConflict
+from ingest.protocol import PublishOutcome, PublishRequest, StagedFile, StageRequest
 from segments.identity import SegmentId
-from tests.contract.metadata.world import NOON_MS, SUPERVISOR, TABLE, World, at
+from tests.contract.metadata.world import NOON_MS, SUPERVISOR, TABLE, TOPIC, World, at
 
 T = TypeVar("T")
 
@@ -72,6 +74,31 @@ def test_of_replicas_that_publish_at_once_exactly_one_publishes(shared: tuple[Wo
         assert outcomes == ["already"] * 3 + ["published"]
         record = world.store.sequences(SUPERVISOR, record.ref.group, record.ref.number + 1)[0]
     assert len(world.store.ledger(SUPERVISOR, 0, 99)) == 5
+
+
+def test_files_are_not_staged_for_a_sequence_whose_publish_is_under_way(shared: tuple[World, SqlMetadataStore]) -> None:
+    world, other = shared
+    opened = world.open(0)
+    token = world.attempt(opened.ref)
+    record, *_ = world.seal(opened.ref, at(p0=10))
+    request = StageRequest(token, record.ref, (StagedFile("wiki/late.parquet", None, 1),))
+    answers: list[StoreConflict] = []
+
+    def stage() -> None:
+        try:
+            other.stage(world.generation, request, NOON_MS)
+        except StoreConflict as error:
+            answers.append(error)
+
+    late = threading.Thread(target=stage)
+    with writing(world) as connection:  # what a publish holds, and what it has written before it commits
+        lock_stream(connection, SUPERVISOR, TOPIC)
+        connection.execute(sa.update(t.sequences).where(is_sequence(t.sequences, record.ref)).values(state="published"))
+        late.start()
+        late.join(0.3)
+    late.join(10)
+    assert len(answers) == 1, "it waits for the publish, and is refused"
+    assert "wiki/late.parquet" not in world.store.tracked_paths(TABLE)
 
 
 def test_version_order_is_commit_order_for_every_reader(shared: tuple[World, SqlMetadataStore]) -> None:

@@ -136,15 +136,15 @@ def test_the_served_version_is_the_lowest_of_live_query_nodes(world: World) -> N
     world.publish(world.ready(at(p0=5)))
     world.publish(world.ready(at(p1=5)))
     store, current = world.store, world.store.table_versions()[TABLE]
-    assert store.served_version(TABLE, 5_000, 1_000) == current, "no live query node: complete at once"
+    assert store.served_version(TABLE, {}) == current, "no live query node: complete at once"
     store.renew_node("q1", ["query"], "q1:80", 5_000, {TABLE: current - 1}, {})
     store.renew_node("q2", ["query"], "q2:80", 5_000, {TABLE: current}, {})
     store.renew_node("new", ["query"], "q3:80", 5_000, {}, {})
     store.renew_node("o1", ["overlord"], "o1:80", 5_000, {TABLE: 1}, {})
-    assert store.served_version(TABLE, 5_999, 1_000) == current - 1
-    store.renew_node("q2", ["query"], "q2:80", 5_500, {}, {})
-    assert store.served_version(TABLE, 6_000, 1_000) == current, "the lease of q1 has run out"
-    assert store.served_version("unknown", 6_000, 1_000) == 0
+    assert store.served_version(TABLE, {}) == current - 1
+    assert store.served_version(TABLE, {"q1": 4_999}) == current - 1, "it was renewed after that"
+    assert store.served_version(TABLE, {"q1": 5_000}) == current, "q1 has stood still since"
+    assert store.served_version("unknown", {"q1": 5_000}) == 0
 
 
 def test_positions_of_an_empty_map_are_kept(world: World) -> None:

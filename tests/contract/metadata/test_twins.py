@@ -258,7 +258,7 @@ class Twins(RuleBasedStateMachine):
     def acknowledge(self, node: str, version: int, late: bool) -> None:
         now_ms = self.now() - 5_000 * late
         self.both(lambda s: s.renew_node(node, ["query"], "a", now_ms, {TABLE: version}, {}))
-        self.both(lambda s: s.served_version(TABLE, self.clock, 1_000))
+        self.both(lambda s: s.served_version(TABLE, {"q2": now_ms}))
 
     @invariant()
     def both_show_the_same(self) -> None:
