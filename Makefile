@@ -13,7 +13,7 @@ PACKAGES := segments ingest query server siltstone migrations
 # $(call step,NAME,COMMAND) runs COMMAND and prints how long it took. COMMAND must hold no comma.
 step = start=$$SECONDS; echo "== $(1)"; $(2); echo "== $(1): $$((SECONDS - start)) s"
 
-.PHONY: help install servers check test fast nightly simulate bench quickstart serve migrate requirements clean
+.PHONY: help install servers check test fast nightly simulate chaos bench quickstart serve migrate requirements clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -56,6 +56,9 @@ nightly: install servers ## the long tests: many seeds, long chaos
 
 simulate: install ## replay the protocol: SEED=7 prints one trace, SEEDS=500 runs many
 	@$(RUN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(ARGS)
+
+chaos: install servers ## break real processes and servers: MINUTES=60 SEED=1, seeds from SEED on share the minutes
+	@$(RUN)/python -m tests.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: install servers ## measure: rows per second, memory, latencies
 	@$(RUN)/python -m pytest -q -s -m benchmark --timeout 3600 tests/benchmarks

@@ -59,6 +59,11 @@ class Proxy:
         for each in (source, sink):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+        for pair in [pair for pair in self._pairs if source in pair]:
+            with contextlib.suppress(ValueError):  # the other direction, or a cut, was quicker
+                self._pairs.remove(pair)
+                for each in pair:
+                    each.close()
 
     def hang(self) -> None:
         """Nothing passes and connections stay: what a network partition looks like."""

@@ -1,0 +1,268 @@
+"""The faults a run may do: each knows what it breaks and how that is mended again."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ingest.task.directory import ProcessIdentity, start_ticks
+from tests.chaos.cluster import ChaosCluster, Member
+from tests.chaos.witness import Witness
+from tests.servers.process import Server
+from tests.servers.proxy import Proxy
+
+Mend = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Something that was broken: ``what`` names it, no second fault touches ``parts`` until ``mend``."""
+
+    what: str
+    parts: frozenset[str]
+    mend: Mend
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault: how long it lasts in seconds, and how often it is drawn beside the others."""
+
+    do: Callable[[Faults, frozenset[str]], Broken | None]
+    shortest_s: float
+    longest_s: float
+    weight: int
+
+
+class Faults:
+    """Breaks parts of a cluster that are whole; every choice is the dice's. Main thread only."""
+
+    def __init__(self, cluster: ChaosCluster, witness: Witness, dice: random.Random) -> None:
+        self._cluster = cluster
+        self._witness = witness
+        self._dice = dice
+
+    # -- tasks
+
+    def _some_task(self) -> ProcessIdentity | None:
+        tasks = self._cluster.tasks()
+        return self._dice.choice(tasks) if tasks else None
+
+    def kill_task(self, busy: frozenset[str]) -> Broken | None:
+        return self._signal_task(signal.SIGKILL)
+
+    def end_task(self, busy: frozenset[str]) -> Broken | None:
+        return self._signal_task(signal.SIGTERM)
+
+    def _signal_task(self, how: signal.Signals) -> Broken | None:
+        task = self._some_task()
+        if task is None:
+            return None
+        _send(task, how)
+        return Broken(f"task {task.pid} gets {how.name}", frozenset(), _nothing)
+
+    def freeze_task(self, busy: frozenset[str]) -> Broken | None:
+        task = self._some_task()
+        if task is None or f"task {task.pid}" in busy:
+            return None
+        _send(task, signal.SIGSTOP)
+        name = f"task {task.pid}"
+        return Broken(f"{name} is frozen", frozenset({name}), lambda: _send(task, signal.SIGCONT))
+
+    def fill_disk_of_task(self, busy: frozenset[str]) -> Broken | None:
+        """No file of the task may grow: what a full disk is to it, without root."""
+        task = self._some_task()
+        if task is None or f"task {task.pid}" in busy:
+            return None
+        _limit_files(task, 0)
+        name = f"task {task.pid}"
+        return Broken(f"{name} cannot write", frozenset({name}), lambda: _limit_files(task, resource.RLIM_INFINITY))
+
+    # -- processes of the installation
+
+    def kill_worker(self, busy: frozenset[str]) -> Broken | None:
+        return self._down(self._cluster.workers, busy, Member.kill, "killed")
+
+    def stop_worker(self, busy: frozenset[str]) -> Broken | None:
+        return self._down(self._cluster.workers, busy, Member.stop, "stopped")
+
+    def freeze_worker(self, busy: frozenset[str]) -> Broken | None:
+        return self._frozen(self._cluster.workers, busy)
+
+    def lose_host(self, busy: frozenset[str]) -> Broken | None:
+        """A middle manager with all its tasks, as when its machine burns and comes back with its disk."""
+
+        def lose(member: Member) -> None:
+            member.kill()
+            for task in member.task_processes():
+                _send(task, signal.SIGKILL)
+
+        return self._down(self._cluster.workers, busy, lose, "and its tasks are killed")
+
+    def kill_overlord(self, busy: frozenset[str]) -> Broken | None:
+        leader = self._cluster.leader()
+        return self._down([leader] if leader else self._cluster.overlords, busy, Member.kill, "(leading) killed")
+
+    def kill_overlords(self, busy: frozenset[str]) -> Broken | None:
+        return self._all_down(self._cluster.overlords, busy)
+
+    def freeze_overlord(self, busy: frozenset[str]) -> Broken | None:
+        leader = self._cluster.leader()
+        return self._frozen([leader] if leader else self._cluster.overlords, busy)
+
+    def kill_query_node(self, busy: frozenset[str]) -> Broken | None:
+        return self._all_down([self._cluster.front], busy)
+
+    def freeze_query_node(self, busy: frozenset[str]) -> Broken | None:
+        return self._frozen([self._cluster.front], busy)
+
+    def kill_all(self, busy: frozenset[str]) -> Broken | None:
+        """Every process but the tasks."""
+        return self._all_down(self._cluster.members, busy)
+
+    def _down(
+        self, among: Iterable[Member], busy: frozenset[str], how: Callable[[Member], None], word: str
+    ) -> Broken | None:
+        whole = [member for member in among if member.home.name not in busy and member.alive]
+        if not whole:
+            return None
+        member = self._dice.choice(whole)
+        how(member)
+        return Broken(f"{member.home.name} {word}", frozenset({member.home.name}), member.spawn)
+
+    def _all_down(self, members: list[Member], busy: frozenset[str]) -> Broken | None:
+        names = frozenset(member.home.name for member in members)
+        if names & busy:
+            return None
+        if self._cluster.front in members:
+            self._witness.begin_life()
+        for member in members:
+            member.kill()
+
+        def mend() -> None:
+            for member in members:
+                member.spawn()
+
+        return Broken(f"{', '.join(sorted(names))} killed", names, mend)
+
+    def _frozen(self, among: list[Member], busy: frozenset[str]) -> Broken | None:
+        whole = [member for member in among if member.home.name not in busy and member.alive]
+        if not whole:
+            return None
+        member = self._dice.choice(whole)
+        member.freeze()
+        return Broken(f"{member.home.name} is frozen", frozenset({member.home.name}), member.thaw)
+
+    # -- servers
+
+    def kill_postgres(self, busy: frozenset[str]) -> Broken | None:
+        return self._server_down(self._cluster.postgres, "postgres", busy, Server.kill)
+
+    def stop_postgres(self, busy: frozenset[str]) -> Broken | None:
+        return self._server_down(self._cluster.postgres, "postgres", busy, lambda server: server.stop())
+
+    def kill_kafka(self, busy: frozenset[str]) -> Broken | None:
+        return self._server_down(self._cluster.kafka.nodes[1], "kafka", busy, Server.kill)
+
+    def freeze_kafka(self, busy: frozenset[str]) -> Broken | None:
+        node = self._cluster.kafka.nodes[1]
+        if "kafka" in busy:
+            return None
+        node.freeze()
+        return Broken("kafka is frozen", frozenset({"kafka"}), node.thaw)
+
+    def kill_s3(self, busy: frozenset[str]) -> Broken | None:
+        return self._server_down(self._cluster.seaweed, "s3", busy, Server.kill)
+
+    def _server_down(
+        self, server: Server, name: str, busy: frozenset[str], how: Callable[[Server], None]
+    ) -> Broken | None:
+        if name in busy:
+            return None
+        how(server)
+        return Broken(f"{name} goes down", frozenset({name}), server.spawn)
+
+    # -- connections
+
+    def cut_connections(self, busy: frozenset[str]) -> Broken | None:
+        """Resets open connections and refuses new ones, of one proxy or of all before a server."""
+        return self._connections(busy, "cut", Proxy.cut, Proxy.open)
+
+    def hang_connections(self, busy: frozenset[str]) -> Broken | None:
+        """Nothing passes any more, and nobody is told."""
+        return self._connections(busy, "hang", Proxy.hang, Proxy.heal)
+
+    def _connections(
+        self, busy: frozenset[str], word: str, apply: Callable[[Proxy], None], undo: Callable[[Proxy], None]
+    ) -> Broken | None:
+        name = self._dice.choice(sorted(self._cluster.proxies))
+        part = f"connections to {name}"
+        if part in busy:
+            return None
+        proxies = list(self._cluster.proxies[name])
+        if len(proxies) > 1 and self._dice.random() < 0.5:
+            proxies = [self._dice.choice(proxies)]
+        for proxy in proxies:
+            apply(proxy)
+
+        def mend() -> None:
+            for proxy in proxies:
+                undo(proxy)
+
+        return Broken(f"{len(proxies)} {part} {word}", frozenset({part}), mend)
+
+
+KINDS: dict[str, Kind] = {
+    "task killed": Kind(Faults.kill_task, 0, 0, 6),
+    "task ended": Kind(Faults.end_task, 0, 0, 2),
+    "task frozen": Kind(Faults.freeze_task, 1, 25, 4),
+    "task's disk full": Kind(Faults.fill_disk_of_task, 2, 10, 2),
+    "middle manager killed": Kind(Faults.kill_worker, 0, 10, 3),
+    "middle manager stopped": Kind(Faults.stop_worker, 0, 5, 2),
+    "middle manager frozen": Kind(Faults.freeze_worker, 1, 20, 2),
+    "host lost": Kind(Faults.lose_host, 0, 25, 2),
+    "overlord killed": Kind(Faults.kill_overlord, 0, 8, 3),
+    "both overlords killed": Kind(Faults.kill_overlords, 0, 8, 1),
+    "overlord frozen": Kind(Faults.freeze_overlord, 1, 12, 3),
+    "query node killed": Kind(Faults.kill_query_node, 0, 4, 2),
+    "query node frozen": Kind(Faults.freeze_query_node, 1, 15, 1),
+    "all processes killed": Kind(Faults.kill_all, 0, 4, 1),
+    "PostgreSQL killed": Kind(Faults.kill_postgres, 0, 8, 2),
+    "PostgreSQL stopped": Kind(Faults.stop_postgres, 0, 12, 1),
+    "Kafka killed": Kind(Faults.kill_kafka, 0, 8, 2),
+    "Kafka frozen": Kind(Faults.freeze_kafka, 1, 10, 1),
+    "S3 killed": Kind(Faults.kill_s3, 0, 15, 2),
+    "connections cut": Kind(Faults.cut_connections, 0, 8, 4),
+    "connections hung": Kind(Faults.hang_connections, 1, 15, 4),
+}
+
+
+def schedule(dice: random.Random) -> Iterator[tuple[float, str, float]]:
+    """Without end: seconds to wait, which kind of fault, how many seconds it lasts."""
+    names = list(KINDS)
+    weights = [KINDS[name].weight for name in names]
+    while True:
+        [name] = dice.choices(names, weights)
+        kind = KINDS[name]
+        yield dice.uniform(0.5, 5.0), name, dice.uniform(kind.shortest_s, kind.longest_s)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _send(task: ProcessIdentity, how: signal.Signals) -> None:
+    """To this very process only: pids are reused."""
+    with suppress(ProcessLookupError):
+        if start_ticks(task.pid) == task.start_ticks:
+            os.kill(task.pid, how)
+
+
+def _limit_files(task: ProcessIdentity, size: int) -> None:
+    with suppress(ProcessLookupError):
+        if start_ticks(task.pid) == task.start_ticks:
+            resource.prlimit(task.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

@@ -1,0 +1,122 @@
+"""A stream whose content is known: dense numbers per partition, with records between them that cannot become rows."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from confluent_kafka import Producer
+
+FIRST_MS = 1_780_000_000_000
+HOUR_MS = 3_600_000
+BAD_EVERY = 97
+NULL_EVERY = 211
+
+
+class Flow:
+    """One thread. Row ``seq`` of partition ``p`` follows ``seq - 1`` there, so any prefix proves itself.
+
+    ``sent`` counts rows per partition before they leave: nobody may ever see more. The producer is
+    idempotent and never gives up, so a broker that dies writes nothing twice and loses nothing.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, *, partitions: int, rate: float) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "message.timeout.ms": 0,
+                "linger.ms": 5,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+                "enable.metrics.push": False,
+            }
+        )
+        self._topic = topic
+        self._partitions = partitions
+        self._rate = rate
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="flow", daemon=True)
+        self.sent = [0] * partitions
+        self.messages = 0
+        self.bad = 0
+        self.nulls = 0
+        self.errors: list[str] = []
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> list[int]:
+        """Ends the stream and waits until the broker has all of it; the rows per partition."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        left = self._producer.flush(90)
+        assert left == 0, f"{left} records were not delivered 90 s after everything was healed"
+        assert not self.errors, self.errors[:3]
+        return list(self.sent)
+
+    def _run(self) -> None:
+        step = max(1, int(self._rate / 20))
+        while not self._stop.wait(0.05):
+            for _ in range(step):
+                if not self._one():
+                    break
+            self._producer.poll(0)
+
+    def _one(self) -> bool:
+        """Sends the next record; False while the broker takes none."""
+        number = self.messages
+        partition = number % self._partitions
+        bad, null = number % BAD_EVERY == BAD_EVERY - 1, number % NULL_EVERY == NULL_EVERY - 1
+        is_row = not bad and not null
+        seq = self.sent[partition]
+        value = self._row(partition, seq) if is_row else (b'{"time": 17, "seq"' if bad else None)
+        if is_row:
+            self.sent[partition] += 1
+        try:
+            self._producer.produce(self._topic, value, partition=partition, on_delivery=self._delivered)
+        except BufferError:
+            if is_row:
+                self.sent[partition] -= 1
+            return False
+        self.messages += 1
+        self.bad += bad
+        self.nulls += null and not bad
+        return True
+
+    def _row(self, partition: int, seq: int) -> bytes:
+        at_ms = FIRST_MS + (seq % 1_000) * 20 + (HOUR_MS if seq % 50 == 49 else 0)
+        return json.dumps({"time": at_ms, "p": partition, "seq": seq, "word": f"w{seq % 37}"}).encode()
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.errors.append(str(error))
+
+
+def spec(bootstrap: str, topic: str, *, replicas: int, task_count: int, rows_per_segment: int) -> dict[str, Any]:
+    """The supervisor ``chaos`` over such a stream."""
+    return {
+        "type": "kafka",
+        "spec": {
+            "dataSchema": {
+                "dataSource": "chaos",
+                "timestampSpec": {"column": "time", "format": "millis"},
+                "dimensionsSpec": {
+                    "dimensions": [{"type": "long", "name": "p"}, {"type": "long", "name": "seq"}, "word"]
+                },
+                "granularitySpec": {"segmentGranularity": "HOUR", "queryGranularity": "NONE", "rollup": False},
+            },
+            "ioConfig": {
+                "topic": topic,
+                "inputFormat": {"type": "json"},
+                "consumerProperties": {"bootstrap.servers": bootstrap},
+                "useEarliestOffset": True,
+                "replicas": replicas,
+                "taskCount": task_count,
+                "taskDuration": "PT30S",
+            },
+            "tuningConfig": {"type": "kafka", "maxRowsPerSegment": rows_per_segment, "maxRowsInMemory": 700},
+        },
+    }

@@ -1,0 +1,83 @@
+"""Asks all the time what is there and proves each answer: a prefix of every partition, never too short or long."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+from siltstone import Client, ClientError
+from tests.chaos.flow import Flow
+
+SQL = "SELECT p, COUNT(*) AS n, MAX(seq) AS top, SUM(seq) AS total FROM chaos GROUP BY p"
+
+
+class Witness:
+    """One thread. A query may fail by name while something is broken; an answer may never be wrong.
+
+    A node promises that a count never falls from its start on; ``begin_life`` says that the node was
+    killed, after which an answer may be behind the last one (counted in ``rewinds``), never wrong.
+    """
+
+    def __init__(self, client: Client, flow: Flow) -> None:
+        self._client = Client(client.url, timeout_s=25.0)
+        self._flow = flow
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="witness", daemon=True)
+        self._life = 0
+        self._judged_life = 0
+        self._last_good = time.monotonic()
+        self.seen: list[int] = [0] * len(flow.sent)
+        self.answers = 0
+        self.faults: list[str] = []
+        self.failures: list[str] = []
+        self.rewinds: list[int] = []
+        self.longest_silence_s = 0.0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def begin_life(self) -> None:
+        self._life += 1
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            life = self._life
+            try:
+                rows = self._client.sql(SQL)
+            except ClientError as error:
+                self.failures.append(str(error))
+                self._stop.wait(0.2)
+            else:
+                now = time.monotonic()
+                self.longest_silence_s = max(self.longest_silence_s, now - self._last_good)
+                self._last_good = now
+                self._judge([(int(r["p"]), int(r["n"]), int(r["top"]), int(r["total"])) for r in rows], life)
+            self._stop.wait(0.1)
+
+    def _judge(self, rows: Sequence[tuple[int, int, int, int]], life: int) -> None:
+        self.answers += 1
+        found = [0] * len(self.seen)
+        for partition, count, top, total in rows:
+            found[partition] = count
+            if top != count - 1 or total != count * (count - 1) // 2:
+                self._accuse(f"partition {partition}: {count} rows up to {top} with sum {total} are no prefix")
+            if count > self._flow.sent[partition]:
+                self._accuse(f"partition {partition}: {count} rows of {self._flow.sent[partition]} that were sent")
+        fell = [(p, old, new) for p, (old, new) in enumerate(zip(self.seen, found, strict=True)) if new < old]
+        if fell and life == self._judged_life:
+            self._accuse("fell: " + ", ".join(f"partition {p} from {old} to {new}" for p, old, new in fell))
+        elif fell:
+            self.rewinds.append(sum(old - new for _, old, new in fell))
+        self._judged_life = life
+        self.seen = found
+
+    def _accuse(self, what: str) -> None:
+        stamp = time.strftime("%H:%M:%S", time.gmtime())
+        self.faults.append(f"{stamp} answer {self.answers}: {what}")
+        print(f"!! {self.faults[-1]}", flush=True)
