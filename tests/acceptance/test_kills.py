@@ -19,7 +19,7 @@ from tests.acceptance.watcher import Watcher
 from tests.servers.kafka import KafkaCluster
 from tests.servers.topics import create_topic, wait_for
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 COUNT = 8_000
 RATE = 800

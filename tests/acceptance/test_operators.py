@@ -15,7 +15,7 @@ from tests.servers.fixtures import fresh_name
 from tests.servers.kafka import KafkaCluster
 from tests.servers.topics import create_topic, produce, wait_for
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 COUNT = 2_000
 

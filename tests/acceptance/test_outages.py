@@ -17,7 +17,7 @@ from tests.servers.kafka import KafkaCluster
 from tests.servers.postgres import Postgres, postgres_binaries
 from tests.servers.topics import create_topic, produce, wait_for
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 COUNT = 6_000
 FIGURES = "SELECT COUNT(*) AS n, SUM(added) AS added FROM wikipedia"

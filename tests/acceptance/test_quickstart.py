@@ -15,7 +15,7 @@ import pytest
 from tests.acceptance.service import ROOT
 from tests.servers.process import free_ports
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def start(data_dir: Path, *words: str) -> subprocess.Popen[str]:

@@ -17,7 +17,7 @@ from tests.conformance.tables import HERE, TABLES
 from tests.servers.kfake import Kfake
 from tests.servers.topics import create_topic, produce, wait_for
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 ROWS = {"events": 200, "hourly": 200, "products": 10, "readings": 15}
 # Columns whose types are not ingested; statements that read one are refused by its name.
 LEFT_OUT = ("labels", "scores", "ratios", "payload", "phones", "users_theta", "users_hll", "price_q")

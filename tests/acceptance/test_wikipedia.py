@@ -13,7 +13,7 @@ from tests.acceptance.watcher import Watcher
 from tests.servers.kafka import KafkaCluster
 from tests.servers.topics import create_topic, produce, wait_for
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 FIGURES = 'SELECT COUNT(*) AS n, SUM(added) AS added, COUNT(DISTINCT "user") AS users FROM wikipedia'
 HOURS = "SELECT TIME_FLOOR(__time, 'PT1H') AS t, COUNT(*) AS n FROM wikipedia GROUP BY 1"
