@@ -110,16 +110,17 @@ class Checks:
 
     # ------------------------------------------------------------ queries
 
-    def answer(self, node: QueryNode, snapshot: Snapshot, answered: Answered, rows: int) -> None:
-        """HO-1..HO-3: every record up to the positions exactly once, and nothing answered before is missing."""
+    def answer(self, node: QueryNode, snapshot: Snapshot, answered: Answered, rows: int, complete: bool = True) -> None:
+        """HO-1..HO-4: every record up to the positions exactly once, and nothing answered before is missing.
+
+        ``complete`` is False for a node that answered with what it holds of a dead task, as it may for a
+        moment to readers who saw just that (design 6): it then owes no more than it answered before.
+        """
         if rows != len(answered.rows):
             raise Violation(f"HO-2 {node.name} counts {rows} rows, {len(answered.rows)} are different")
         topic, committed = self.world.topic, snapshot.stream.committed
-        for group in snapshot.groups:
-            for record in group.sequences:
-                target = record.end if record.state is SequenceState.SEALED else group.reported
-                if record.assigned and target is not None and not answered.positions.reached(target):
-                    raise Violation(f"HO-4 {node.name} leaves out what is known of {record.ref.name} up to {target}")
+        if complete:
+            self._nothing_known_is_absent(node, snapshot, answered)
         expected = {row for path in snapshot.paths for row in self.world.published_rows[path]}
         for p, position in answered.positions.items():
             epoch = answered.epochs[p]
@@ -133,6 +134,14 @@ class Checks:
         gone = {row for row in before.rows - answered.rows if answered.epochs[row[0]] == before.epochs[row[0]]}
         if gone:
             raise Violation(f"HO-3 {node.name} lost {sorted(gone)[:5]} between {before.version} and {answered.version}")
+
+    @staticmethod
+    def _nothing_known_is_absent(node: QueryNode, snapshot: Snapshot, answered: Answered) -> None:
+        for group in snapshot.groups:
+            for record in group.sequences:
+                target = record.end if record.state is SequenceState.SEALED else group.reported
+                if record.assigned and target is not None and not answered.positions.reached(target):
+                    raise Violation(f"HO-4 {node.name} leaves out what is known of {record.ref.name} up to {target}")
 
     # ------------------------------------------------------------ the end
 

@@ -35,13 +35,14 @@ class ProductReader(QueryNode):
             self.held, self.mirrored = None, {}
         table = self.table_snapshot(snapshot)
         answers: dict[str, LiveAnswer | None] = {}
+        trust = not self.clock.chance(0.3)
         while True:
-            verdict = decide(table, self.held, answers, trust_held=not self.clock.chance(0.3))
+            verdict = decide(table, self.held, answers, trust_held=trust)
             if not isinstance(verdict, AskAlso):
                 break
             answers |= {attempt.token: self.answer_of(table, attempt) for attempt in verdict.attempts}
         if isinstance(verdict, Answer):
-            self.adopt(snapshot, verdict.view)
+            self.adopt(snapshot, verdict.view, complete=self.held is None or not trust)
         else:
             self.refusal = verdict.reason
             if isinstance(verdict, Missing):
@@ -64,7 +65,7 @@ class ProductReader(QueryNode):
             )
         return LiveAnswer(status, attempt.token, attempt.group, tuple(sequences))
 
-    def adopt(self, snapshot: Snapshot, view: View) -> None:
+    def adopt(self, snapshot: Snapshot, view: View, complete: bool) -> None:
         rows = [row for path in snapshot.paths for row in self.world.published_rows[path]]
         for copy in view.copies.values():
             for sequence in copy.sequences:
@@ -72,7 +73,7 @@ class ProductReader(QueryNode):
                 rows += [(p, copy.epochs[p], offset) for p, offset in self.mirrored[key]]
         positions = OffsetMap({p: reached.offset for (_, p), reached in view.reached.items()})
         answered = Answered(view.version, snapshot.stream.epochs, positions, frozenset(rows))
-        self.world.checks.answer(self, snapshot, answered, len(rows))
+        self.world.checks.answer(self, snapshot, answered, len(rows), complete)
         self.answered, self.held = answered, view
 
     def table_snapshot(self, snapshot: Snapshot) -> TableSnapshot:
