@@ -55,7 +55,7 @@ def serve(
         str | None, typer.Option(help="Some of overlord,middle-manager,query,api; all by default.")
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where everything on disk lies.")] = None,
 ) -> None:
     """Run the service until Ctrl-C; its tasks outlive it and are adopted by the next start."""
@@ -124,7 +124,7 @@ def verify(
 @app.command()
 def quickstart(
     data_dir: Annotated[Path, typer.Option(help="Where the demonstration keeps its data.")] = Path("siltstone-data"),
-    port: Annotated[int, typer.Option(help="Port of the service; 0 takes a free one.")] = 8888,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port of the service; 0 takes a free one.")] = 8888,
     rate: Annotated[int, typer.Option(min=1, max=20_000, help="Events produced per second.")] = 200,
     kafka: Annotated[
         str | None, typer.Option(help="HOST:PORT of a real broker instead of the small built-in one.")
@@ -155,7 +155,9 @@ def supervisor_submit(
 ) -> None:
     """Create a supervisor, or change it at its next checkpoint."""
     with out.failures():
-        out.record(siltstone.Client(url).submit(out.read_json(file)), as_json, "submitted {id}")
+        answer = siltstone.Client(url).submit(out.read_json(file))
+        out.warnings(answer)
+        out.record(answer, as_json, "submitted {id}")
 
 
 @supervisor.command("list")

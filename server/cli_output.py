@@ -94,6 +94,12 @@ def record(value: dict[str, Any], as_json: bool, sentence: str) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False) if as_json else sentence.format_map(value))
 
 
+def warnings(answer: dict[str, Any]) -> None:
+    """Tells on standard error what an answer warns of."""
+    for warning in answer.get("warnings", []):
+        typer.secho(f"warning: {warning}", fg="yellow", err=True)
+
+
 def supervisor_status(status: dict[str, Any], as_json: bool) -> None:
     """A supervisor's report: state, lag per partition, tasks and recent errors."""
     if as_json:

@@ -31,9 +31,14 @@ class ApiError(ClientError):
 
 
 class Client:
-    """Asks one service at ``url``. ``timeout_s`` bounds the silence between two parts of an answer."""
+    """Asks one service at ``url``, ``http://HOST:PORT``; anything else is a ClientError.
+
+    ``timeout_s`` bounds the silence between two parts of an answer.
+    """
 
     def __init__(self, url: str = DEFAULT_URL, timeout_s: float = 300.0) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ClientError(f"{url!r} is not the address of a service: it must look like {DEFAULT_URL}")
         self.url = url.rstrip("/")
         self._http = urllib3.PoolManager(
             timeout=urllib3.Timeout(connect=5.0, read=timeout_s), retries=urllib3.Retry(connect=0, read=0, redirect=3)
@@ -75,7 +80,7 @@ class Client:
         return self._json("POST", f"/siltstone/v1/verify/{quote(datasource, safe='')}", {})  # type: ignore[no-any-return]
 
     def disable_worker(self) -> dict[str, Any]:
-        """Drains the middle manager at this URL: it hands off early and takes nothing new."""
+        """The middle manager at this URL takes no new tasks; it keeps those it has."""
         return self._json("POST", "/druid/worker/v1/disable", {})  # type: ignore[no-any-return]
 
     # -- queries

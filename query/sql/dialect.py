@@ -160,6 +160,7 @@ def _trees(text: str) -> list[exp.Expr | None]:
         token = str(first.get("highlight") or "")
         column = max(int(first.get("col") or 1) - len(token) + 1, 1)
         message = _NAMED_ESCAPE.sub("", str(first.get("description") or error))
+        message = "something is missing before it" if message.startswith("Required keyword") else message
         raise SqlParseError(
             f"Incorrect syntax near {token!r}: {message}", int(first.get("line") or 1), column, token
         ) from error

@@ -44,8 +44,10 @@ class Child:
         return self._process.poll() is not None
 
     def last_words(self, lines: int = 5) -> str:
-        """The end of its output, for people who must know why it ended."""
+        """Why it ended, for people: its own error line where it said one, else the end of its output."""
         text = self.log.read_text(errors="replace").strip().splitlines()
+        if text and text[-1].startswith("error: "):
+            return text[-1].removeprefix("error: ")
         return "\n".join(text[-lines:])
 
     def end(self, timeout_s: float) -> bool:

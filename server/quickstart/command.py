@@ -111,6 +111,7 @@ class _Demonstration:
         known = self._root.exists() and any(self._root.iterdir())
         if known and not (self._root / MARK).exists():
             raise QuickstartFailed(f"{self._root} is not a directory of the quickstart; choose another by --data-dir")
+        _claim_port(self._options.port)
         open_data_dir(self._root, None).close()
         if self._options.fresh and known:
             shutil.rmtree(self._root)
@@ -154,7 +155,7 @@ class _Demonstration:
     def _check(self) -> None:
         for child in self._children:
             if child.has_ended:
-                raise QuickstartFailed(f"the {child.name} ended by itself:\n{child.last_words()}")
+                raise QuickstartFailed(f"the {child.name} ended by itself: {child.last_words()}")
 
     # ------------------------------------------------------------ course
 
@@ -162,13 +163,20 @@ class _Demonstration:
         deadline = time.monotonic() + READY_S
         while True:
             self._check()
+            reason = "another service answers at its address"
             try:
-                if client.health() and client.leads():
+                if client.health() and client.leads() and self._is_ours(client):
                     return
             except ClientError as error:
-                if time.monotonic() > deadline:
-                    raise QuickstartFailed(f"the service did not come up: {error}") from error
+                reason = str(error)
+            if time.monotonic() > deadline:
+                raise QuickstartFailed(f"the service did not come up: {reason}")
             time.sleep(POLL_S)
+
+    def _is_ours(self, client: Client) -> bool:
+        """Whether our own service answers: one that took the port first must not get our supervisor."""
+        name = self._root / "node"
+        return name.exists() and client.get("/status")["node"] == name.read_text().strip()
 
     def _declare(self, client: Client, broker: str) -> None:
         """Posts the spec, unless the very same supervisor is there."""
@@ -206,6 +214,22 @@ class _Demonstration:
             return int(json.loads(self._state.read_text())["messages"])
         except (OSError, ValueError, KeyError):
             return 0
+
+
+def _claim_port(port: int) -> None:
+    """Refuses a port that somebody listens on, before anything is started.
+
+    Raises:
+        QuickstartFailed: the port is in use, or may not be used.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise QuickstartFailed(
+                f"port {port} on 127.0.0.1 cannot be used: {error.strerror}; choose another by --port"
+            ) from error
 
 
 def free_port() -> int:

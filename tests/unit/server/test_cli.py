@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,7 @@ def test_wrong_use_ends_with_2() -> None:
     run("supervisor", "fly", code=2)
     run("query", code=2)
     run("quickstart", "--rate", "0", code=2)
+    run("serve", "--port", "99999", code=2)
 
 
 @pytest.mark.parametrize(
@@ -98,3 +100,16 @@ def test_a_database_is_migrated_and_told_so(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("SILTSTONE_DATA_DIR", str(tmp_path / "data"))
     assert "it was empty" in run("migrate", code=0)
     assert "it was" not in run("migrate", code=0)
+
+
+def test_an_address_that_is_none_is_told_in_one_line() -> None:
+    text = run("query", "SELECT 1", "--url", "nonsense", code=1)
+    assert text == "error: 'nonsense' is not the address of a service: it must look like http://127.0.0.1:8888\n"
+
+
+def test_the_quickstart_starts_nothing_on_a_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        text = run("quickstart", "--port", port, "--data-dir", str(tmp_path / "demo"), code=1)
+    assert text == f"error: port {port} on 127.0.0.1 cannot be used: Address already in use; choose another by --port\n"
+    assert not (tmp_path / "demo").exists()
