@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import tempfile
 import traceback
 from pathlib import Path
@@ -19,6 +20,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=0, help="that share the minutes; 0 takes one per 5 minutes")
     asked = parser.parse_args()
     runs = asked.runs or max(1, round(asked.minutes / 5))
+    signal.signal(signal.SIGTERM, _end)  # so that nothing is left running
     failed = []
     for seed in range(asked.seed, asked.seed + runs):
         home = Path(tempfile.mkdtemp(prefix=f"siltstone-chaos-{seed}-"))
@@ -32,6 +34,10 @@ def main() -> int:
             shutil.rmtree(home, ignore_errors=True)
     print(f"{runs - len(failed)} of {runs} runs were exact" + (f"; failed: {failed}" if failed else ""), flush=True)
     return 1 if failed else 0
+
+
+def _end(*_: object) -> None:
+    raise SystemExit(143)
 
 
 if __name__ == "__main__":

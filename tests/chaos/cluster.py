@@ -33,21 +33,23 @@ class Member(Service):
 
 
 class ChaosCluster:
-    """Kafka, PostgreSQL and S3 with a proxy each, two overlords, middle managers, one query node with the API.
+    """Kafka, PostgreSQL and S3 with a proxy each, two overlords, middle managers, query nodes with the API.
 
     ``enter`` and every start of a process belong to the main thread.
     """
 
-    def __init__(self, home: Path, *, workers: int = 2) -> None:
+    def __init__(self, home: Path, *, workers: int = 2, query_nodes: int = 1) -> None:
         self.home = home
         self.stack = ExitStack()
         self.kafka_proxy_port = free_ports(1)[0]
         self.kafka = KafkaCluster(home / "kafka", proxy={1: self.kafka_proxy_port})
         self.postgres = Postgres(durable=True)
         self.seaweed = Seaweed(home / "s3")
-        self.workers_wanted = workers
+        self._workers_wanted = workers
+        self._query_nodes_wanted = query_nodes
         self.overlords: list[Member] = []
         self.workers: list[Member] = []
+        self.fronts: list[Member] = []
         self.proxies: dict[str, list[Proxy]] = {}
 
     def __enter__(self) -> ChaosCluster:
@@ -68,7 +70,7 @@ class ChaosCluster:
         assert proxied is not None
         self.proxies["kafka"] = [Proxy(proxied[0], self.kafka_proxy_port)]
         self.proxies["s3"] = [Proxy(self.seaweed.ports[3])]
-        self.proxies["postgres"] = [Proxy(self.postgres.port) for _ in range(3)]
+        self.proxies["postgres"] = [Proxy(self.postgres.port) for _ in range(2 + self._query_nodes_wanted)]
         urls = [f"postgresql+psycopg2://app@127.0.0.1:{p.port}/postgres" for p in self.proxies["postgres"]]
         place = {
             "type": "s3",
@@ -90,18 +92,19 @@ class ChaosCluster:
             self.overlords.append(Member(self.home / f"overlord{number}", settings, **keys))
         self.proxies["overlord"] = [Proxy(each.port) for each in self.overlords]
         where = {"overlord": {"urls": [f"http://127.0.0.1:{p.port}" for p in self.proxies["overlord"]]}}
-        for number in range(self.workers_wanted):
+        for number in range(self._workers_wanted):
             settings = {**shared, **where, "roles": ["middle-manager"], "worker": {"capacity": 6}}
             self.workers.append(Member(self.home / f"worker{number}", settings, **keys))
         direct = {"overlord": {"urls": [each.client.url for each in self.overlords]}}
-        settings = {
-            **shared,
-            **direct,
-            "roles": ["query", "api"],
-            "metadata": {"url": urls[2]},
-            "query": {"workers": 1, "threads": 1},
-        }
-        self.front = Member(self.home / "front", settings, **keys)
+        for number in range(self._query_nodes_wanted):
+            settings = {
+                **shared,
+                **direct,
+                "roles": ["query", "api"],
+                "metadata": {"url": urls[2 + number]},
+                "query": {"workers": 1, "threads": 1},
+            }
+            self.fronts.append(Member(self.home / f"front{number}", settings, **keys))
         self.overlords[0].cli("migrate", "--config", str(self.overlords[0].config))
         for member in self.members:
             member.spawn()
@@ -111,7 +114,12 @@ class ChaosCluster:
 
     @property
     def members(self) -> list[Member]:
-        return [*self.overlords, *self.workers, self.front]
+        return [*self.overlords, *self.workers, *self.fronts]
+
+    @property
+    def front(self) -> Member:
+        """The API that operators use."""
+        return self.fronts[0]
 
     @property
     def bootstrap(self) -> str:

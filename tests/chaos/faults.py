@@ -9,14 +9,18 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from ingest.task.directory import ProcessIdentity, start_ticks
+from siltstone import Client, ClientError
 from tests.chaos.cluster import ChaosCluster, Member
 from tests.chaos.witness import Witness
 from tests.servers.process import Server
 from tests.servers.proxy import Proxy
 
 Mend = Callable[[], None]
+Posted = Callable[[int, int], dict[str, Any]]
+"""The spec for so many replicas and groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +45,10 @@ class Kind:
 class Faults:
     """Breaks parts of a cluster that are whole; every choice is the dice's. Main thread only."""
 
-    def __init__(self, cluster: ChaosCluster, witness: Witness, dice: random.Random) -> None:
+    def __init__(self, cluster: ChaosCluster, witnesses: list[Witness], posted: Posted, dice: random.Random) -> None:
         self._cluster = cluster
-        self._witness = witness
+        self._witnesses = witnesses
+        self._posted = posted
         self._dice = dice
 
     # -- tasks
@@ -115,10 +120,10 @@ class Faults:
         return self._frozen([leader] if leader else self._cluster.overlords, busy)
 
     def kill_query_node(self, busy: frozenset[str]) -> Broken | None:
-        return self._all_down([self._cluster.front], busy)
+        return self._all_down([self._dice.choice(self._cluster.fronts)], busy)
 
     def freeze_query_node(self, busy: frozenset[str]) -> Broken | None:
-        return self._frozen([self._cluster.front], busy)
+        return self._frozen(self._cluster.fronts, busy)
 
     def kill_all(self, busy: frozenset[str]) -> Broken | None:
         """Every process but the tasks."""
@@ -138,8 +143,9 @@ class Faults:
         names = frozenset(member.home.name for member in members)
         if names & busy:
             return None
-        if self._cluster.front in members:
-            self._witness.begin_life()
+        for front, witness in zip(self._cluster.fronts, self._witnesses, strict=True):
+            if front in members:
+                witness.begin_life()
         for member in members:
             member.kill()
 
@@ -156,6 +162,26 @@ class Faults:
         member = self._dice.choice(whole)
         member.freeze()
         return Broken(f"{member.home.name} is frozen", frozenset({member.home.name}), member.thaw)
+
+    # -- what operators do
+
+    def change_spec(self, busy: frozenset[str]) -> Broken | None:
+        """Scales groups and replicas, which cuts over at a checkpoint."""
+        replicas, groups = self._dice.choice([1, 2]), self._dice.choice([1, 2, 3])
+        spec = self._posted(replicas, groups)
+        return self._asked(f"spec of {replicas} replicas and {groups} groups posted", lambda c: c.submit(spec))
+
+    def suspend(self, busy: frozenset[str]) -> Broken | None:
+        return self._asked("supervisor suspended", lambda client: client.supervisor_action("chaos", "suspend"))
+
+    def _asked(self, what: str, ask: Callable[[Client], object]) -> Broken | None:
+        """Asks once, as somebody would who has other things to do; whether it arrived is part of the game."""
+        client = Client(self._cluster.front.client.url, timeout_s=3.0)
+        try:
+            ask(client)
+        except ClientError:
+            what += " (refused)"
+        return Broken(what, frozenset({"supervisor"}), lambda: _resume(client))
 
     # -- servers
 
@@ -238,6 +264,8 @@ KINDS: dict[str, Kind] = {
     "S3 killed": Kind(Faults.kill_s3, 0, 15, 2),
     "connections cut": Kind(Faults.cut_connections, 0, 8, 4),
     "connections hung": Kind(Faults.hang_connections, 1, 15, 4),
+    "spec changed": Kind(Faults.change_spec, 0, 0, 2),
+    "supervisor suspended": Kind(Faults.suspend, 0, 10, 1),
 }
 
 
@@ -253,6 +281,11 @@ def schedule(dice: random.Random) -> Iterator[tuple[float, str, float]]:
 
 def _nothing() -> None:
     pass
+
+
+def _resume(client: Client) -> None:
+    with suppress(ClientError):  # asked again when all is healed
+        client.supervisor_action("chaos", "resume")
 
 
 def _send(task: ProcessIdentity, how: signal.Signals) -> None:

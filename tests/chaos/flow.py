@@ -95,7 +95,7 @@ class Flow:
             self.errors.append(str(error))
 
 
-def spec(bootstrap: str, topic: str, *, replicas: int, task_count: int, rows_per_segment: int) -> dict[str, Any]:
+def spec(bootstrap: str, topic: str, replicas: int, groups: int, *, rows_per_segment: int) -> dict[str, Any]:
     """The supervisor ``chaos`` over such a stream."""
     return {
         "type": "kafka",
@@ -114,7 +114,7 @@ def spec(bootstrap: str, topic: str, *, replicas: int, task_count: int, rows_per
                 "consumerProperties": {"bootstrap.servers": bootstrap},
                 "useEarliestOffset": True,
                 "replicas": replicas,
-                "taskCount": task_count,
+                "taskCount": groups,
                 "taskDuration": "PT30S",
             },
             "tuningConfig": {"type": "kafka", "maxRowsPerSegment": rows_per_segment, "maxRowsInMemory": 700},

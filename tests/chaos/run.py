@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from siltstone import ClientError
@@ -22,6 +23,7 @@ AT_ONCE = 3
 VISIBLE_S = 120.0
 PUBLISHED_S = 120.0
 RATE = 400.0
+ROWS_PER_SEGMENT = 3_000
 
 
 @dataclass(slots=True)
@@ -56,28 +58,32 @@ def run(home: Path, *, seed: int, seconds: float) -> Outcome:
         AssertionError: an answer was wrong, a row is missing, or something did not heal in time.
     """
     dice = random.Random(seed)
-    replicas, task_count = dice.choice([(1, 1), (1, 2), (2, 1), (2, 2)])
+    replicas, groups, nodes = dice.choice([1, 2]), dice.choice([1, 2]), dice.choice([1, 2])
     outcome = Outcome(seed)
-    with ChaosCluster(home) as cluster:
-        topic = create_topic(f"127.0.0.1:{cluster.kafka.nodes[1].port}", PARTITIONS)
+    say = _Log(home / "chaos.log")
+    with ChaosCluster(home, query_nodes=nodes) as cluster:
+        topic = create_topic(cluster.kafka.bootstrap, PARTITIONS)
         flow = Flow(cluster.kafka.bootstrap, topic, partitions=PARTITIONS, rate=RATE)
-        witness = Witness(cluster.front.client, flow)
-        posted = spec(cluster.bootstrap, topic, replicas=replicas, task_count=task_count, rows_per_segment=3_000)
-        cluster.front.client.submit(posted)
-        say = _Log(home / "chaos.log")
-        say(f"seed {seed}: {replicas} replicas, {task_count} groups, {seconds:.0f} s, in {home}")
+        witnesses = [Witness(front.client, flow) for front in cluster.fronts]
+        posted = partial(spec, cluster.bootstrap, topic, rows_per_segment=ROWS_PER_SEGMENT)
+        cluster.front.client.submit(posted(replicas, groups))
+        say(f"seed {seed}: {replicas} replicas, {groups} groups, {nodes} query nodes, {seconds:.0f} s, in {home}")
         flow.start()
-        witness.start()
+        for witness in witnesses:
+            witness.start()
         try:
-            _until(lambda: sum(witness.seen) > 0, 60, "the first rows are seen")
-            _break_things(cluster, Faults(cluster, witness, dice), schedule(dice), seconds, outcome.faults, say)
+            _until(lambda: sum(witnesses[0].seen) > 0, 60, "the first rows are seen")
+            faults = Faults(cluster, witnesses, posted, dice)
+            _break_things(cluster, faults, schedule(dice), seconds, outcome.faults, say)
             say("all is healed")
-            _prove(cluster, flow, witness, outcome)
+            _prove(cluster, flow, witnesses, outcome)
+            _prove_files(cluster, outcome)
         finally:
-            witness.stop()
-            say(f"witness: {witness.answers} answers, {len(witness.failures)} failures, faults {witness.faults[:5]}")
-            for reason, count in Counter(witness.failures).most_common(8):
-                say(f"    refused {count}: {reason[:300]}")
+            for witness in witnesses:
+                witness.stop()
+                say(f"{witness.answers} answers, {len(witness.failures)} refusals, faults {witness.faults[:5]}")
+                for reason, count in Counter(witness.failures).most_common(8):
+                    say(f"    refused {count}: {reason[:300]}")
     return outcome
 
 
@@ -123,32 +129,46 @@ def _wait_and_mend(broken: list[tuple[float, Broken]], until: float, say: Callab
         time.sleep(min(0.05, until - now))
 
 
-def _prove(cluster: ChaosCluster, flow: Flow, witness: Witness, outcome: Outcome) -> None:
-    started = time.monotonic()
-    rows = flow.stop()
-    outcome.rows = sum(rows)
-    _until(lambda: witness.seen == rows or witness.faults, VISIBLE_S, "every row is seen", lambda: witness.seen)
-    outcome.visible_after_s = time.monotonic() - started
+def _prove(cluster: ChaosCluster, flow: Flow, witnesses: list[Witness], outcome: Outcome) -> None:
+    """Every row is seen by every node, then everything is published; no answer on the way was wrong."""
     started = time.monotonic()
     client = cluster.front.client
+    _until(lambda: _done(lambda: client.supervisor_action("chaos", "resume")), 60, "the supervisor is told to read")
+    rows = flow.stop()
+    outcome.rows = sum(rows)
+
+    def all_seen() -> bool:
+        return all(witness.seen == rows or witness.faults for witness in witnesses)
+
+    _until(all_seen, VISIBLE_S, "every row is seen", lambda: [rows, *(witness.seen for witness in witnesses)])
+    outcome.visible_after_s = time.monotonic() - started
+    started = time.monotonic()
     _until(lambda: _done(lambda: client.supervisor_action("chaos", "suspend")), 60, "the supervisor is suspended")
     _until(
-        lambda: _published(cluster) == outcome.rows or witness.faults,
+        lambda: _published(cluster) == outcome.rows or any(witness.faults for witness in witnesses),
         PUBLISHED_S,
         "everything is published",
         lambda: f"{_published(cluster)} of {outcome.rows}, {len(cluster.tasks())} tasks",
     )
     outcome.published_after_s = time.monotonic() - started
-    witness.stop()
-    outcome.answers, outcome.failed_queries = witness.answers, len(witness.failures)
-    outcome.longest_silence_s, outcome.rewinds = witness.longest_silence_s, witness.rewinds
-    assert witness.faults == []
-    assert witness.seen == rows
+    for witness in witnesses:
+        witness.stop()
+        outcome.answers += witness.answers
+        outcome.failed_queries += len(witness.failures)
+        outcome.longest_silence_s = max(outcome.longest_silence_s, witness.longest_silence_s)
+        outcome.rewinds += witness.rewinds
+    assert [fault for witness in witnesses for fault in witness.faults] == []
+    assert all(witness.seen == rows for witness in witnesses)
+
+
+def _prove_files(cluster: ChaosCluster, outcome: Outcome) -> None:
+    """The ledger, the segment rows and the files agree, and each row is there once."""
+    client = cluster.front.client
     outcome.segments = len(client.segments("chaos"))
     checked = cluster.front.verify("chaos")
     assert checked["rows"] == outcome.rows, checked
-    ledger = client.sql("SELECT COUNT(*) AS n, COUNT(DISTINCT p * 1000000000 + seq) AS d FROM chaos")
-    assert ledger == [{"n": outcome.rows, "d": outcome.rows}]
+    once = client.sql("SELECT COUNT(*) AS n, COUNT(DISTINCT p * 1000000000 + seq) AS d FROM chaos")
+    assert once == [{"n": outcome.rows, "d": outcome.rows}]
 
 
 def _published(cluster: ChaosCluster) -> int:
