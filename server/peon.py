@@ -59,7 +59,8 @@ class Controls:
 
     def status(self) -> dict[str, Any]:
         runner = self._runner
-        return status_document(runner.view, self._rows, runner.stream_error, runner.handoffs_pending)
+        document = status_document(runner.view, self._rows, runner.stream_error, runner.handoffs_pending)
+        return {**document, "pauses": runner.pauses}
 
     def row_stats(self) -> dict[str, Any]:
         return row_stats(self._rows.counters())

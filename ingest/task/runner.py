@@ -161,6 +161,11 @@ class TaskRunner:
         """Why nothing can be read at present, for people."""
         return self._reader.error
 
+    @property
+    def pauses(self) -> dict[str, int]:
+        """How often and how long (ms) reading stood still for checkpoints."""
+        return self._pauses.counters()
+
     def _compose(self) -> TaskHeartbeat:
         beat = compose_heartbeat(self._spec.token, self._view, self._ports.rows, self._reader.error)
         return replace(beat, counters=beat.counters | self._pauses.counters())
