@@ -4,9 +4,27 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
+from typing import TextIO, cast
 
 import structlog
 from structlog.typing import Processor
+
+
+class _Lenient:
+    """A stream that takes every line, also while its disk is full: no thread may die of what it has to say."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def set_up_logging(level: str, style: str) -> None:
@@ -25,7 +43,7 @@ def set_up_logging(level: str, style: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lenient(sys.stderr))),
         cache_logger_on_first_use=True,
     )
     # It warns of every connection that it cannot keep and of every retry; callers report what matters.

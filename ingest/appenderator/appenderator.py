@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from ingest.appenderator.decoding import DecodedBatch, RowDecoder
 from ingest.appenderator.decoding.batch import RowProblem
 from ingest.appenderator.live import chunk_stream, live_answer
@@ -31,8 +33,11 @@ from ingest.offsets import OffsetMap
 from ingest.protocol import SequenceRecord
 from ingest.spec.model import SupervisorSpec
 from ingest.stream.supplier import Poll
+from segments.errors import StorageError
 from segments.live import LiveAnswer, LiveAsk
 from segments.storage.durable import make_directories
+
+log = structlog.get_logger()
 
 # Used where a spec leaves maxBytesInMemory to the task.
 _MEMORY_BYTES: Final = 128 << 20
@@ -185,6 +190,14 @@ class Appenderator:
         manifest = Manifest(self._next_file, tuple(stored))
         write_manifest(self._directory, manifest)
 
+    def _try_to_store(self) -> bool:
+        try:
+            self._store()
+        except StorageError as error:
+            log.warning("manifest not written", error=str(error))
+            return False
+        return True
+
     def restore(self, older: Path, specs: Mapping[int, SupervisorSpec]) -> dict[int, OffsetMap]:
         """Takes over what an ended attempt (or this directory's) left; per sequence how far its rows reach.
 
@@ -256,16 +269,18 @@ class Appenderator:
         """Frees a sequence with its files; live questions below table ``version`` are then too old (PR-6).
 
         Returns the bytes still held. Files are removed after the manifest that no longer names them is
-        durable, so call it from the ingest thread.
+        durable, so call it from the ingest thread; a full disk needs their space first.
         """
         with self._lock:
             sequence = self._sequences.get(number)
             self._sequences = {n: held for n, held in self._sequences.items() if n != number}
             self._dropped_through = max(self._dropped_through, version)
         if sequence is not None:
-            self._store()
+            stored = self._try_to_store()
             for path in self._directory.glob(f"{number}[-.]*"):
                 path.unlink(missing_ok=True)
+            if not stored:
+                self._try_to_store()  # else the next persist does; a restore takes missing files for unread rows
         return self.held()[1]
 
 

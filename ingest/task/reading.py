@@ -9,7 +9,8 @@ import structlog
 from ingest.clock import Clock
 from ingest.errors import StreamError
 from ingest.offsets import OffsetMap
-from ingest.stream.supplier import OffsetOutOfRange, Poll, RecordSupplier
+from ingest.protocol import TaskSpec
+from ingest.stream.supplier import OffsetOutOfRange, Poll, RecordSupplier, TopicRecreated
 from ingest.task.messages import ReadWindow
 from ingest.task.polls import split_at_ends
 from ingest.task.rows import Appended, TaskRows
@@ -95,6 +96,12 @@ class StreamReader:
         except StreamError as error:
             log.warning("log start not learnt", error=str(error))
             return {}
+
+    def prove_topic(self, spec: TaskSpec) -> None:
+        """Raises TopicRecreated when the topic is no longer the one the task was made for; for the publish thread."""
+        expected, found = spec.topic_id, self._supplier.topic_id()
+        if expected is not None and found is not None and found != expected:
+            raise TopicRecreated(spec.topic, expected, found)
 
     def _follow(self, windows: Sequence[ReadWindow], positions: OffsetMap) -> None:
         end = windows[-1].end

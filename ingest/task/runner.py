@@ -10,21 +10,18 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 
 from ingest.clock import Clock
-from ingest.errors import AttemptRefused, IngestError, OverlordUnreachable, StreamError
-from ingest.offsets import OffsetMap
+from ingest.errors import AttemptRefused, OverlordUnreachable, StreamError
 from ingest.protocol import (
     CheckpointAnswer,
     PauseReport,
     SealCommand,
     SequenceRecord,
-    SequenceRef,
     TaskCommand,
     TaskHeartbeat,
     TaskHello,
@@ -32,7 +29,9 @@ from ingest.protocol import (
     TaskWelcome,
 )
 from ingest.spec import parse_supervisor_spec
-from ingest.stream.supplier import OffsetOutOfRange, RecordSupplier, TopicRecreated
+from ingest.stream.supplier import OffsetOutOfRange, RecordSupplier
+from ingest.task.asking import Asking
+from ingest.task.disk import TaskDisk
 from ingest.task.heartbeat import Heartbeat
 from ingest.task.machine import IndexTaskMachine
 from ingest.task.machine_state import TaskView
@@ -49,7 +48,6 @@ from ingest.task.messages import (
     Drop,
     DropPast,
     Dropped,
-    EndRaised,
     Event,
     Finish,
     OpenSequence,
@@ -74,14 +72,12 @@ from ingest.task.reading import StreamReader
 from ingest.task.rows import TaskRows
 from ingest.task.settings import limits_of
 from ingest.task.status import Pauses, compose_heartbeat
-from segments.errors import ServiceError
 from segments.storage.base import DeepStorage
 
 log = structlog.get_logger()
 
 TICK_MS = 50
 COMMAND_MS = 4_000
-RAISE_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +114,25 @@ class TaskRunner:
         post = self._mailbox.post
         self._heartbeat = Heartbeat(ports.actions, self._compose, post, ports.clock)
         self._publishing = PublishExecutor(
-            PublishPorts(spec.token, ports.rows, ports.actions, ports.storage, ports.clock, post, self._prove_topic)
+            PublishPorts(
+                spec.token,
+                ports.rows,
+                ports.actions,
+                ports.storage,
+                ports.clock,
+                post,
+                lambda: self._reader.prove_topic(spec),
+            )
         )
         self._handoff = HandoffExecutor(self._heartbeat.beat)
+        self._asking = Asking(
+            spec.token, ports.actions, ports.clock, lambda: self._stop_requested or self._outcome is not None
+        )
         self._questions: queue.SimpleQueue[Callable[[], Event] | None] = queue.SimpleQueue()
         self._asker = threading.Thread(target=self._ask_forever, name="questions", daemon=True)
         self._view: TaskView = self._machine.view()
         self._reader = StreamReader(ports.supplier, ports.rows, ports.clock)
+        self._disk = TaskDisk(ports.rows, ports.clock)
         self._next_tick_ms = 0
         self._outcome: Outcome | None = None
         self._stop_requested = False
@@ -158,8 +166,8 @@ class TaskRunner:
 
     @property
     def stream_error(self) -> str | None:
-        """Why nothing can be read at present, for people."""
-        return self._reader.error
+        """Why nothing can be read at present, for people: the stream's fault or the disk's."""
+        return self._disk.error or self._reader.error
 
     @property
     def pauses(self) -> dict[str, int]:
@@ -167,7 +175,7 @@ class TaskRunner:
         return self._pauses.counters()
 
     def _compose(self) -> TaskHeartbeat:
-        beat = compose_heartbeat(self._spec.token, self._view, self._ports.rows, self._reader.error)
+        beat = compose_heartbeat(self._spec.token, self._view, self._ports.rows, self.stream_error)
         return replace(beat, counters=beat.counters | self._pauses.counters())
 
     # ---------------------------------------------------------------- the ingest thread
@@ -178,12 +186,11 @@ class TaskRunner:
         while self._outcome is None and not self._stop_requested:
             self._turn()
         if self._outcome is None:
-            self._ports.rows.persist()
+            self._disk.persist()
             self._outcome = Outcome(None, "stopped with its process; restorable")
         elif self._started and not self._outcome.succeeded:
             # The next attempt on this host need not read again, or cannot: the stream may have dropped it.
-            with suppress(ServiceError, OSError):
-                self._ports.rows.persist()
+            self._disk.persist()
         self._mailbox.close()
         self._stop_threads()
         return self._outcome
@@ -225,8 +232,7 @@ class TaskRunner:
 
     def _turn(self) -> None:
         """Everything that has arrived, the clock, then one batch or a short wait."""
-        reading = self._machine.is_reading and self._reader.may_read()
-        event = self._mailbox.take(0 if reading else max(1, self._next_tick_ms - self._now()))
+        event = self._mailbox.take(0 if self._may_read else max(1, self._next_tick_ms - self._now()))
         while event is not None and self._outcome is None:
             self._handle(event)
             event = self._mailbox.take(0)
@@ -234,9 +240,16 @@ class TaskRunner:
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
             self._handle(Tick(now_ms))
-            self._ports.rows.maintain(now_ms)
-        if self._outcome is None and self._machine.is_reading and self._reader.may_read():
+            for command in self._disk.maintain(now_ms):
+                done = self._execute(command)
+                if done is not None:
+                    self._handle(done)
+        if self._outcome is None and self._may_read:
             self._read()
+
+    @property
+    def _may_read(self) -> bool:
+        return self._machine.is_reading and self._disk.error is None and self._reader.may_read()
 
     def _handle(self, event: Event) -> None:
         events = [event]
@@ -263,7 +276,7 @@ class TaskRunner:
                 self._handoff.wait_for(number, reply.version)
             case PublishFailed(number=number):
                 # It may have been published or voided meanwhile, and is refused for that.
-                self._questions.put(lambda: self._ask(AskSequences(number)))
+                self._questions.put(lambda: self._asking.ask(AskSequences(number)))
             case _:
                 pass
 
@@ -300,8 +313,7 @@ class TaskRunner:
             case DropPast():
                 return self._drop_past(command)
             case Publish():
-                rows.persist()  # a merge reads spills only
-                self._publishing.submit(command)
+                return self._publish(command)
             case Drop() | Discard():
                 return self._forget(command)
             case Reply():
@@ -309,7 +321,7 @@ class TaskRunner:
             case Finish(succeeded, error):
                 self._outcome = Outcome(succeeded, error)
             case AskCheckpoint() | AskSequences() | RaiseEnd():
-                self._questions.put(lambda: self._ask(command))
+                self._questions.put(lambda: self._asking.ask(command))
         return None
 
     def _open(self, record: SequenceRecord) -> None:
@@ -324,20 +336,30 @@ class TaskRunner:
     def _limits(self, posted: dict[str, Any]) -> TaskLimits:
         return limits_of(parse_supervisor_spec(posted)[0], self._held_bytes_max)
 
+    def _publish(self, command: Publish) -> Event | None:
+        if not self._disk.persist():  # a merge reads spills only
+            return PublishFailed(self._now(), command.record.ref.number, str(self._disk.error))
+        self._publishing.submit(command)
+        return None
+
     def _forget(self, command: Drop | Discard) -> Event:
         number, dropped_through = command.number, command.version if isinstance(command, Drop) else 0
         self._publishing.forget(number)
         self._handoff.forget(number)
         return SpaceFreed(self._now(), self._ports.rows.forget(number, dropped_through))
 
-    def _drop_past(self, command: DropPast) -> Event:
+    def _drop_past(self, command: DropPast) -> Event | None:
         """Drops only what can be read again (PR-9)."""
         again = self._ports.rows.reread_from(command.sequence, command.end)
         # What cannot be learnt is not impossible: what is gone shows when it is read (PR-17).
         log_starts = self._reader.log_starts(list(again))
         if any(offset < log_starts.get(partition, 0) for partition, offset in again.items()):
             return RereadImpossible(self._now(), command.sequence)
-        positions, totals = self._ports.rows.drop_past(command.sequence, command.end)
+        dropped = self._disk.attempt(lambda: self._ports.rows.drop_past(command.sequence, command.end))
+        if dropped is None:
+            self._disk.postpone(command)
+            return None
+        [(positions, totals)] = dropped
         return Dropped(self._now(), command.sequence, positions, totals)
 
     # ---------------------------------------------------------------- questions to the overlord
@@ -349,47 +371,6 @@ class TaskRunner:
             except AttemptRefused as error:
                 event = Refused(self._now(), str(error))
             self._mailbox.post(event)
-
-    def _prove_topic(self) -> None:
-        """For the publish thread."""
-        expected, found = self._spec.topic_id, self._ports.supplier.topic_id()
-        if expected is not None and found is not None and found != expected:
-            raise TopicRecreated(self._spec.topic, expected, found)
-
-    def _ask(self, command: AskCheckpoint | AskSequences | RaiseEnd) -> Event:
-        actions = self._ports.actions
-        try:
-            match command:
-                case AskCheckpoint(ask):
-                    return CheckpointAnswered(self._now(), ask.ref, actions.ask_checkpoint(ask))
-                case AskSequences(number):
-                    answer = actions.sequences(self._spec.token, number)
-                    return SequencesAnswered(self._now(), answer.sequences, answer.specs)
-                case RaiseEnd(ref, end):
-                    return EndRaised(self._now(), ref, self._raise_end(ref, end))
-        except AttemptRefused:
-            raise
-        except IngestError as error:
-            log.info("question not answered", question=type(command).__name__, error=str(error))
-        except Exception:  # a thread that dies would leave every later question unanswered
-            log.exception("question broke", question=type(command).__name__)
-        match command:
-            case AskCheckpoint(ask):
-                return CheckpointAnswered(self._now(), ask.ref, None)
-            case AskSequences():
-                return SequencesAnswered(self._now(), None)
-            case RaiseEnd(ref, _):
-                return EndRaised(self._now(), ref, None)
-
-    def _raise_end(self, ref: SequenceRef, end: OffsetMap) -> SequenceRecord | None:
-        """Asks until it is answered: a silence taken for a no would give up rows that nobody else has."""
-        while True:
-            try:
-                return self._ports.actions.raise_end(self._spec.token, ref, end)
-            except OverlordUnreachable:
-                if self._stop_requested or self._outcome is not None:
-                    raise
-                self._sleep.wait(RAISE_AGAIN_S)
 
     def _now(self) -> int:
         return self._ports.clock.monotonic_ms()

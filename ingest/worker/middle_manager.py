@@ -202,22 +202,29 @@ class MiddleManager:
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
-            poll = select.poll()
-            poll.register(self._wake_read, select.POLLIN)
-            with self._lock:
-                by_pidfd = {held.pidfd: held for held in self._held.values()}
-            for pidfd in by_pidfd:
-                poll.register(pidfd, select.POLLIN)
-            ready = {descriptor for descriptor, _ in poll.poll(WATCH_TIMEOUT_MS)}
-            with suppress(BlockingIOError):
-                os.read(self._wake_read, 4096)
-            gone = [by_pidfd[pidfd] for pidfd in ready if pidfd in by_pidfd]
-            for held in gone:
-                self._take_end(held)
-            self._decide_undecided()
-            if gone:
-                self._beat_now()
-            self._sweep()
+            try:
+                self._watch_once()
+            except OSError as error:  # a full disk takes no result file: the end is taken at the next look
+                log.warning("state root not written", worker=self._settings.worker, error=str(error))
+                self._stopping.wait(RETRY_S)
+
+    def _watch_once(self) -> None:
+        poll = select.poll()
+        poll.register(self._wake_read, select.POLLIN)
+        with self._lock:
+            by_pidfd = {held.pidfd: held for held in self._held.values()}
+        for pidfd in by_pidfd:
+            poll.register(pidfd, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(WATCH_TIMEOUT_MS)}
+        with suppress(BlockingIOError):
+            os.read(self._wake_read, 4096)
+        gone = [by_pidfd[pidfd] for pidfd in ready if pidfd in by_pidfd]
+        for held in gone:
+            self._take_end(held)
+        self._decide_undecided()
+        if gone:
+            self._beat_now()
+        self._sweep()
 
     def _take_end(self, held: HeldTask) -> None:
         self._launcher.reap(held.pid)
@@ -252,7 +259,12 @@ class MiddleManager:
 
     def _beat_forever(self) -> None:
         while not self._stopping.is_set():
-            if not self._beat(BEAT_WAIT_MS):
+            try:
+                done = self._beat(BEAT_WAIT_MS)
+            except OSError as error:  # as above: the order is repeated
+                log.warning("state root not written", worker=self._settings.worker, error=str(error))
+                done = False
+            if not done:
                 self._stopping.wait(RETRY_S)
 
     def _beat_now(self) -> None:

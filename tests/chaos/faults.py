@@ -87,6 +87,22 @@ class Faults:
         name = f"task {task.pid}"
         return Broken(f"{name} cannot write", frozenset({name}), lambda: _limit_files(task, resource.RLIM_INFINITY))
 
+    def fill_disk_of_worker(self, busy: frozenset[str]) -> Broken | None:
+        """The same for a middle manager: neither its log nor its state directories take anything."""
+        whole = [worker for worker in self._cluster.workers if worker.home.name not in busy and worker.alive]
+        if not whole:
+            return None
+        worker = self._dice.choice(whole)
+        assert worker.proc is not None
+        pid, ticks = worker.proc.pid, start_ticks(worker.proc.pid)
+        _limit_process(pid, ticks, 0)
+        # Not marked as busy: it may be killed meanwhile, its successor has no limit.
+        return Broken(
+            f"{worker.home.name} cannot write",
+            frozenset({f"disk of {worker.home.name}"}),
+            lambda: _limit_process(pid, ticks, resource.RLIM_INFINITY),
+        )
+
     # -- processes of the installation
 
     def kill_worker(self, busy: frozenset[str]) -> Broken | None:
@@ -247,6 +263,7 @@ KINDS: dict[str, Kind] = {
     "task ended": Kind(Faults.end_task, 0, 0, 2),
     "task frozen": Kind(Faults.freeze_task, 1, 25, 4),
     "task's disk full": Kind(Faults.fill_disk_of_task, 2, 10, 2),
+    "middle manager's disk full": Kind(Faults.fill_disk_of_worker, 2, 10, 1),
     "middle manager killed": Kind(Faults.kill_worker, 0, 10, 3),
     "middle manager stopped": Kind(Faults.stop_worker, 0, 5, 2),
     "middle manager frozen": Kind(Faults.freeze_worker, 1, 20, 2),
@@ -296,6 +313,10 @@ def _send(task: ProcessIdentity, how: signal.Signals) -> None:
 
 
 def _limit_files(task: ProcessIdentity, size: int) -> None:
+    _limit_process(task.pid, task.start_ticks, size)
+
+
+def _limit_process(pid: int, ticks: int | None, size: int) -> None:
     with suppress(ProcessLookupError):
-        if start_ticks(task.pid) == task.start_ticks:
-            resource.prlimit(task.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        if start_ticks(pid) == ticks:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

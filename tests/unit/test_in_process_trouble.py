@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ingest.appenderator.manifest import Manifest, write_manifest
 from ingest.errors import OverlordUnreachable, StoreUnreachable, TaskUnreachable
 from ingest.metadata.memory import StoreHooks
 from ingest.metadata.records import DesiredState
@@ -16,6 +17,7 @@ from ingest.offsets import OffsetMap
 from ingest.overlord.overlord import WrongState
 from ingest.protocol import CommitterCommand, PublishOutcome, PublishReply, SequenceRecord
 from ingest.task.messages import PublishEnded
+from segments.errors import StorageFull
 from tests.in_process import LocalActions, System, chain_is_whole, click, eventually, spec
 
 
@@ -197,3 +199,31 @@ def test_a_reset_asked_for_before_anything_was_read_is_refused(system: System) -
 def _no_seal(method: str) -> None:
     if method == "seal":
         raise StoreUnreachable("the database is away", effect_known_absent=True)
+
+
+def test_a_task_whose_disk_is_full_waits_and_reads_on_when_it_is_not(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = threading.Event()
+
+    def write(directory: Path, manifest: Manifest) -> None:
+        if full.is_set():
+            raise StorageFull(f"writing {directory}: no space left; free some space on this disk")
+        write_manifest(directory, manifest)
+
+    monkeypatch.setattr("ingest.appenderator.appenderator.write_manifest", write)
+    running(system, maxRowsInMemory=50, maxRowsPerSegment=400)
+    feed(system, 60)
+    eventually(lambda: system.records_read() == 60)
+    [task] = system.tasks()
+    full.set()
+    feed(system, 2_000)
+    eventually(lambda: "free some space" in (task.runner.stream_error or ""))
+    assert system.records_read() < 2_060, "memory is bounded"
+    full.clear()
+    eventually(lambda: system.records_read() == 2_060)
+    assert system.tasks() == [task], "it lived through it"
+    assert task.runner.stream_error is None
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 2_060)
+    chain_is_whole(system)
