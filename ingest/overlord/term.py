@@ -72,7 +72,7 @@ class Term:
             ports.clock,
             self._pool,
             on_lost,
-            self._on_rested,
+            self._on_terminated,
             sealings.tell,
         )
         sweeper = Sweeper(ports.store, ports.storage, generation, ports.clock)
@@ -142,9 +142,7 @@ class Term:
         store = self._ports.store
         return {name: sum(lag(facts_of(store, runner)).values()) for name, runner in runners.items()}
 
-    def _on_rested(self, supervisor: str, desired: DesiredState) -> None:
-        if desired is not DesiredState.TERMINATED:
-            return
+    def _on_terminated(self, supervisor: str) -> None:
         with self._lock:
             runner = self._runners.pop(supervisor, None)
         if runner is not None:

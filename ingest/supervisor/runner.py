@@ -66,7 +66,8 @@ WHOLE_AGAIN_MS = 60_000
 @dataclass(frozen=True, slots=True)
 class RunnerPorts:
     """What every runner of one leadership shares. ``on_lost`` is told, from any thread, that a newer
-    leader exists; ``on_rested`` that a supervisor has nothing left to publish; ``on_sealed`` what was saved."""
+    leader exists; ``on_terminated`` that a terminated supervisor has published all and its last task has
+    ended; ``on_sealed`` what was saved."""
 
     store: MetadataStore
     tasks: TaskClient
@@ -76,7 +77,7 @@ class RunnerPorts:
     clock: Clock
     pool: Executor
     on_lost: Callable[[], None]
-    on_rested: Callable[[str, DesiredState], None]
+    on_terminated: Callable[[str], None]
     on_sealed: Callable[[tuple[SequenceRecord, ...]], None]
 
 
@@ -225,6 +226,15 @@ class SupervisorRunner:
                 next_tick_ms = now_ms + TICK_MS
                 self._handle(Tick(now_ms, self._ports.clock.now_ms()))
                 self._judge_health()
+                self._leave_if_terminated()
+
+    def _leave_if_terminated(self) -> None:
+        """Nothing left to publish is not enough: a task without a supervisor would never be told to end,
+        nor its end be stored."""
+        machine = self._machine
+        gone = machine.rested and machine.desired is DesiredState.TERMINATED and not machine.groups
+        if gone and not machine.reloading:
+            self._ports.on_terminated(self._config.supervisor)
 
     def _judge_health(self) -> None:
         machine = self._machine
@@ -310,7 +320,6 @@ class SupervisorRunner:
                 return self._durably(lambda: self._commands.create_attempt(self._config, command, token))
             case Rested(desired):
                 log.info("supervisor rested", supervisor=self._config.supervisor, desired=desired.value)
-                self._ports.on_rested(self._config.supervisor, desired)
             case _:
                 return self._durably(lambda: self._commands.execute(self._config, command))
         return None

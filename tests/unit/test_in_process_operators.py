@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from ingest.errors import TaskUnreachable
 from ingest.offsets import OffsetMap
 from ingest.overlord.overlord import UnknownSupervisor, WrongState
-from ingest.protocol import PROTOCOL_VERSION
+from ingest.protocol import PROTOCOL_VERSION, PauseReport, StopCommand, TaskCommand
 from tests.in_process import System, chain_is_whole, click, eventually, spec
 
 
@@ -90,6 +91,43 @@ def test_a_terminated_supervisor_publishes_what_it_read_and_is_gone(system: Syst
         system.overlord.status("clicks")
     with pytest.raises(UnknownSupervisor):
         system.overlord.resume("clicks")
+
+
+def test_wishes_back_to_back_leave_no_task_behind(system: System) -> None:
+    running(system, 2)
+    feed(system, 100)
+    eventually(lambda: system.records_read() == 100)
+    system.overlord.suspend("clicks")
+    eventually(lambda: not system.tasks())
+    system.overlord.resume("clicks")
+    system.overlord.reset("clicks")
+    system.overlord.terminate("clicks")
+    eventually(lambda: system.overlord.leading().runner("clicks") is None, 30)
+    live = system.store.attempts("clicks", True, 10)
+    assert not live, "a supervisor is gone only when its last task has ended"
+    eventually(lambda: not system.tasks())
+
+
+def test_a_task_that_cannot_be_told_of_the_end_keeps_its_terminated_supervisor(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(system)
+    eventually(lambda: system.tasks() and system.tasks()[0].runner.view.sequences)
+    deliver = system.send
+
+    def no_stop(address: str, token: str, command: TaskCommand) -> PauseReport | None:
+        if isinstance(command, StopCommand):
+            raise TaskUnreachable("cut off")
+        return deliver(address, token, command)
+
+    monkeypatch.setattr(system, "send", no_stop)
+    system.overlord.terminate("clicks")
+    eventually(lambda: not any(group.sequences for group in system.store.groups("clicks")))
+    eventually(lambda: any(row.action == "rest" for row in system.store.audit("clicks", 10)))
+    monkeypatch.setattr(system, "send", deliver)
+    eventually(lambda: not system.tasks(), what="told as soon as it can be reached")
+    eventually(lambda: system.overlord.leading().runner("clicks") is None)
+    assert not system.store.attempts("clicks", True, 10)
 
 
 def test_a_reset_publishes_what_was_read_then_moves_the_offset(system: System) -> None:
