@@ -25,6 +25,8 @@ from dataclasses import dataclass
 
 from segments.errors import ServiceError
 
+_SHOWN_CHARS = 500
+
 
 class IngestError(ServiceError):
     """Root of the operating errors raised inside ``ingest``."""
@@ -40,7 +42,12 @@ class SpecProblem:
     cure: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.rule} (found {self.value!r}); {self.cure}"
+        return f"{self.path}: {_cut(self.rule)} (found {_cut(repr(self.value))}); {self.cure}"
+
+
+def _cut(text: str) -> str:
+    """A huge value must not drown its error."""
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
 
 
 class SpecError(IngestError):

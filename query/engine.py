@@ -377,6 +377,8 @@ def _error_of(frame: tuple[Kind, bytes]) -> QueryError:
     context = {"engineError": kind}
     if kind in _CAPACITY_ERRORS:
         return ResourceLimitExceeded(f"the query needs more memory than it may have: {message}", context)
+    if kind == "RecursionError" or "Max expression depth" in message:
+        return InvalidQuery("the statement is nested too deeply", context)
     if kind in _STATEMENT_ERRORS:
         return InvalidQuery(message, context)
     if kind in ("IOException", "FileNotFoundError", "ArrowInvalid"):

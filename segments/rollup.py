@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from segments.schema import RESERVED_PREFIX
+
 # A spill keeps, beside a first or last metric, the event time of the value it holds.
-TIME_OF_PREFIX = "__time_of:"
+TIME_OF_PREFIX = RESERVED_PREFIX
 
 
 class MergeFunction(StrEnum):

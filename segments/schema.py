@@ -15,9 +15,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TIME_COLUMN = "__time"
+RESERVED_PREFIX = "__time_of:"
+"""Spills keep the event times of first and last metrics in columns of such names."""
 
 ColumnKind = Literal["time", "dimension", "metric"]
 _KINDS: tuple[ColumnKind, ...] = ("time", "dimension", "metric")
+
+
+def is_column_name(name: str) -> bool:
+    """Whether a column may be called so. Arrow hands names between libraries as texts that end at a NUL."""
+    return bool(name) and "\0" not in name and not name.startswith(RESERVED_PREFIX)
 
 
 class ColumnType(StrEnum):
@@ -44,8 +51,8 @@ class ColumnSpec:
     complex_type: str = ""
 
     def __post_init__(self) -> None:
-        if not self.name:
-            raise InvalidSchema("a column has an empty name")
+        if not is_column_name(self.name):
+            raise InvalidSchema(f"no column can be called {self.name!r}")
         if self.multi_value and self.type is not ColumnType.STRING:
             raise InvalidSchema(f"column {self.name!r}: only a STRING column can be multi-value, not {self.type}")
         if (self.kind == "time") != (self.name == TIME_COLUMN):

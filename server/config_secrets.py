@@ -7,8 +7,10 @@ from typing import Any
 
 MASK = "******"
 _SECRET = re.compile(
-    r"password|passwd|secret|jaas|credential|private.?key|sasl\.oauthbearer|\btoken\b|\.pem$|key\.pem", re.I
+    r"password|passwd|secret|jaas|credential|private.?key|\.key$|sasl\.oauthbearer|\btoken\b|\.pem$|key\.pem", re.I
 )
+_LOGIN = re.compile(r"(://[^\s:/@]*:)[^\s/@]*@")
+"""User and password of an address, as database URLs carry them."""
 
 
 def masked(document: Any, key: str = "") -> Any:
@@ -17,6 +19,6 @@ def masked(document: Any, key: str = "") -> Any:
         return {name: masked(value, str(name)) for name, value in document.items()}
     if isinstance(document, list):
         return [masked(value, key) for value in document]
-    if isinstance(document, str) and _SECRET.search(key):
+    if document is not None and not isinstance(document, bool) and _SECRET.search(key):
         return MASK
-    return document
+    return _LOGIN.sub(rf"\1{MASK}@", document) if isinstance(document, str) else document

@@ -13,6 +13,7 @@ from ingest.clock import Clock
 from ingest.errors import IngestError, OverlordUnreachable, StoreUnreachable
 from ingest.metadata.records import DesiredState, Leadership, ResetWish, SupervisorRecord
 from ingest.offsets import OffsetMap
+from ingest.overlord.judging import judge_spec
 from ingest.overlord.leader import LeaderElection, LeaderSettings
 from ingest.overlord.reports import facts_of
 from ingest.overlord.term import OverlordPorts, Term
@@ -139,7 +140,7 @@ class Overlord:
             SpecError, NotLeading, StoreUnreachable, StoreConflict.
             WrongState: it names another topic while tasks of the old one still hold rows.
         """
-        spec, warnings = parse_supervisor_spec(posted)
+        spec, warnings = judge_spec(posted)
         desired = DesiredState.SUSPENDED if spec.suspended else DesiredState.RUNNING
         with self._wishing:
             term = self.leading()

@@ -15,6 +15,8 @@ from segments.civil import Period
 from segments.errors import InvalidInterval
 
 _MONTH_MS = 30 * 86_400_000
+# Less than 63 bits by far: a period may be added to any time.
+_PERIOD_MAX_MS = 2_147_483_647 * 86_400_000
 
 
 def _period_ms(value: Any) -> int:
@@ -26,7 +28,10 @@ def _period_ms(value: Any) -> int:
     except InvalidInterval as error:
         raise ValueError(str(error)) from error
     years, months = divmod(period.months, 12)
-    return years * 365 * 86_400_000 + months * _MONTH_MS + period.days * 86_400_000 + period.fixed_ms
+    whole_ms = years * 365 * 86_400_000 + months * _MONTH_MS + period.days * 86_400_000 + period.fixed_ms
+    if whole_ms > _PERIOD_MAX_MS:
+        raise ValueError("must not be longer than P2147483647D, Druid's way to say never")
+    return whole_ms
 
 
 def _named(value: Any) -> Any:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from ingest.errors import SpecProblem
 
 PLACEHOLDER = "\x00"
-"""Stands where a list's item was of a wrong type; the rules pass over it."""
+"""Stands where a list's item was of a wrong type, which is noted; the rules then pass over it."""
 
 Block = TypeVar("Block", bound=BaseModel)
 
@@ -25,6 +25,11 @@ class Notes:
         self.warnings: list[str] = []
 
     def problem(self, path: str, value: object, rule: str, cure: str) -> None:
+        # A whole object may hold secrets, and so may anything found in place of the client's properties.
+        if isinstance(value, dict | list) and value:
+            value = "{...}" if isinstance(value, dict) else "[...]"
+        elif path.endswith(".consumerProperties") and value is not None:
+            value = "******"
         self.problems.append(SpecProblem(path, value, rule, cure))
 
     def refused(self, path: str, value: object, what: str, cure: str) -> None:

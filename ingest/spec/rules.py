@@ -22,9 +22,11 @@ from segments.errors import InvalidGranularity, InvalidInterval
 from segments.filter.model import Filter
 from segments.filter.parse import parse_filter
 from segments.interval import Granularity
+from segments.schema import RESERVED_PREFIX, is_column_name
 from segments.time_format import time_parser
 
 TIME_COLUMN: Final = "__time"
+_NAME_RULE: Final = f" that holds no NUL character and does not begin with {RESERVED_PREFIX}"
 _DIMENSION_TYPES: Final = ("string", "long", "float", "double", "auto")
 _CASTS: Final = ("STRING", "LONG", "DOUBLE")
 METRIC_TYPES: Final = (
@@ -123,10 +125,10 @@ def _dimensions(block: DimensionsEdge, path: str, notes: Notes) -> tuple[tuple[D
 
 def _dimension(block: DimensionEdge, path: str, notes: Notes) -> Dimension | None:
     name = block.name
-    if name == PLACEHOLDER:
+    if name == PLACEHOLDER and notes.problems:
         return None
-    if not name or name == TIME_COLUMN:
-        rule = f"must be a name other than {TIME_COLUMN}"
+    if name is None or name == TIME_COLUMN or not is_column_name(name):
+        rule = f"must be a name other than {TIME_COLUMN}{_NAME_RULE}"
         notes.problem(f"{path}.name", name, rule, "name the dimension after its input field")
         return None
     if block.type not in _DIMENSION_TYPES:
@@ -157,8 +159,9 @@ def _metrics(blocks: list[MetricEdge], path: str, notes: Notes) -> Iterator[Metr
         if block.time_column not in (None, TIME_COLUMN):
             cure = f"leave it out to order by {TIME_COLUMN}"
             notes.refused(f"{where}.timeColumn", block.time_column, "ordering by another time column", cure)
-        if not block.name or block.name == TIME_COLUMN:
-            notes.problem(f"{where}.name", block.name, f"must be a name other than {TIME_COLUMN}", "name the metric")
+        if block.name is None or block.name == TIME_COLUMN or not is_column_name(block.name):
+            rule = f"must be a name other than {TIME_COLUMN}{_NAME_RULE}"
+            notes.problem(f"{where}.name", block.name, rule, "name the metric")
             continue
         if block.type != "count" and not block.field_name:
             notes.problem(f"{where}.fieldName", block.field_name, "is required", "name the input field")

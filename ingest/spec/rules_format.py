@@ -6,6 +6,7 @@ from ingest.spec.edge import FlattenEdge, FlattenFieldEdge, InputFormatEdge
 from ingest.spec.json_path import Step, UnsupportedPath, parse_path
 from ingest.spec.model import Documents, FlattenField, JsonFormat
 from ingest.spec.notes import PLACEHOLDER, Notes
+from segments.schema import RESERVED_PREFIX, is_column_name
 
 
 def read_input_format(block: InputFormatEdge | None, path: str, notes: Notes) -> JsonFormat | None:
@@ -42,10 +43,11 @@ def _documents(block: InputFormatEdge) -> Documents:
 
 
 def _field(block: FlattenFieldEdge, path: str, notes: Notes) -> FlattenField | None:
-    if block.name == PLACEHOLDER:
+    if block.name == PLACEHOLDER and notes.problems:
         return None
-    if not block.name:
-        notes.problem(f"{path}.name", block.name, "is required", "name the field")
+    if block.name is None or not is_column_name(block.name):
+        rule = f"is required, holds no NUL character and does not begin with {RESERVED_PREFIX}"
+        notes.problem(f"{path}.name", block.name, rule, "name the field")
         return None
     steps: tuple[Step, ...]
     if block.type == "root":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from ingest.spec.edge import IdleEdge, IOConfigEdge, TuningEdge
@@ -13,6 +14,10 @@ from segments.errors import InvalidInterval
 # Druid's P2147483647D, its default, and everything beyond a century: never.
 _NEVER_MS: Final = 100 * 365 * 86_400_000
 _LIMIT_MAX: Final = 2**63 - 1
+_TASKS_MAX: Final = 100_000
+_REPLICAS_MAX: Final = 100
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""What Kafka lets a topic be called."""
 
 
 def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOConfig | None:
@@ -20,10 +25,7 @@ def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOCo
     if not present:
         return None
     before = len(notes.problems)
-    if block.topic_pattern is not None:
-        notes.refused(f"{path}.topicPattern", block.topic_pattern, "reading several topics", "name one topic")
-    elif not block.topic or not block.topic.strip():
-        notes.problem(f"{path}.topic", block.topic, "is required", "name the Kafka topic")
+    _topic(block, path, notes)
     _consumer_properties(block, path, notes)
     if block.bounded_stream_config is not None:
         notes.refused(f"{path}.boundedStreamConfig", block.bounded_stream_config, "a bounded range", "remove it")
@@ -32,9 +34,8 @@ def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOCo
     for name in sorted(n for n in block.model_extra or {} if n.startswith("headerBasedFilter")):
         notes.refused(f"{path}.{name}", "{...}", "filtering by headers", "use transformSpec.filter")
     _without_effect(block, path, notes)
+    _counts(block, path, notes)
     least = (
-        ("taskCount", block.task_count, 1),
-        ("replicas", block.replicas, 1),
         ("pollTimeout", block.poll_timeout, 0),
         ("taskDuration", block.task_duration, 1),
         ("period", block.period, 1),
@@ -62,6 +63,22 @@ def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOCo
         rejection=rejection,
         idle=IdleConfig(idle.enabled, idle.inactive_after_millis),
     )
+
+
+def _topic(block: IOConfigEdge, path: str, notes: Notes) -> None:
+    if block.topic_pattern is not None:
+        notes.refused(f"{path}.topicPattern", block.topic_pattern, "reading several topics", "name one topic")
+    elif not block.topic or not block.topic.strip():
+        notes.problem(f"{path}.topic", block.topic, "is required", "name the Kafka topic")
+    elif not _TOPIC.fullmatch(block.topic) or block.topic in (".", ".."):
+        rule = "is no name of a Kafka topic: up to 249 letters, digits, dots, underscores and hyphens of ASCII"
+        notes.problem(f"{path}.topic", block.topic, rule, "correct the name")
+
+
+def _counts(block: IOConfigEdge, path: str, notes: Notes) -> None:
+    for name, value, most in (("taskCount", block.task_count, _TASKS_MAX), ("replicas", block.replicas, _REPLICAS_MAX)):
+        if not 1 <= value <= most:
+            notes.problem(f"{path}.{name}", value, f"must be from 1 to {most}", "correct the value")
 
 
 def _consumer_properties(block: IOConfigEdge, path: str, notes: Notes) -> None:

@@ -181,7 +181,8 @@ class _Translation:
         known = [*PASSED, *RENAMED, *IGNORED, *OVERRIDDEN, *_SPECIAL, *_TOGETHER]
         near = get_close_matches(name, known, 1)
         cure = f"did you mean {near[0]!r}?" if near else "remove it, or use the name of Kafka's Java consumer"
-        self.problem(name, value, "is not a consumer property that is known here", cure)
+        # A misspelt name may well stand before a secret.
+        self.problem(name, None if value is None else MASK, "is not a consumer property that is known here", cure)
 
     def _typed(self, target: str, name: str, value: object) -> None:
         if target in INTEGERS:

@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.druid import Druid
 from sqlglot.errors import ParseError, TokenError
@@ -25,6 +24,8 @@ _NAMED_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 # Statements that are no queries are refused by us; sqlglot need not warn of them as well.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 MAX_STATEMENT_CHARS = 10_000_000
+MAX_TOKENS = 100_000
+"""Some seconds of planning, in which other requests of the process wait: a list of 50,000 values fits."""
 
 
 def _position_call(parser: Any) -> exp.Expr:
@@ -154,7 +155,11 @@ def _blank(text: str, end: int) -> str:
 
 def _trees(text: str) -> list[exp.Expr | None]:
     try:
-        return list(sqlglot.parse(text, dialect=SqlDialect))
+        dialect = SqlDialect()
+        tokens = dialect.tokenize(text)
+        if len(tokens) > MAX_TOKENS:
+            raise SqlParseError(f"the statement has {len(tokens)} words and signs; at most {MAX_TOKENS} are read")
+        return list(dialect.parser().parse(tokens, text))
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         token = str(first.get("highlight") or "")

@@ -10,6 +10,8 @@ from fastapi import Request
 from server.api.answers import BadRequest
 
 BODY_BYTES_MAX = 64 * 2**20
+LEVELS_MAX = 150
+"""Copies, checks and masks recur into what was posted; no spec and no query needs more."""
 
 
 def flag(request: Request, name: str) -> bool:
@@ -33,6 +35,25 @@ async def body_of(request: Request) -> bytes:
 async def json_of(request: Request) -> Any:
     """The body as JSON values."""
     try:
-        return orjson.loads(await body_of(request))
+        document = orjson.loads(await body_of(request))
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"the body is not JSON: {error}") from error
+    if not is_shallow(document):
+        raise BadRequest(f"the body is nested too deeply: at most {LEVELS_MAX} levels are read")
+    return document
+
+
+def is_shallow(document: Any) -> bool:
+    """Whether the values have at most ``LEVELS_MAX`` levels."""
+    level = [document]
+    for _ in range(LEVELS_MAX):
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                inner.extend(value.values())
+            elif isinstance(value, list):
+                inner.extend(value)
+        if not inner:
+            return True
+        level = inner
+    return not any(isinstance(value, dict | list) for value in level)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 import uuid
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from server.api.requests import body_of, json_of
 
 log = structlog.get_logger()
 
+_QUERY_ID = re.compile(r"[!-~](?:[ -~]{0,248}[!-~])?")
 QUERIES_AT_ONCE = 200
 """Threads that wait for an answer; how many run at once the engine decides."""
 
@@ -88,8 +90,12 @@ async def _request_of(request: Request) -> SqlRequest:
 
 def _with_id(posted: Any) -> SqlRequest:
     request = parse_sql_request(posted)
-    if not isinstance(request.context.get("sqlQueryId"), str):
+    named = request.context.get("sqlQueryId")
+    if not isinstance(named, str) or not named:
         request.context["sqlQueryId"] = str(uuid.uuid4())
+    elif not _QUERY_ID.fullmatch(named):
+        # It goes back as a header, which carries nothing else.
+        raise InvalidQuery("context sqlQueryId: must be text of up to 250 visible ASCII characters and blanks")
     return request
 
 

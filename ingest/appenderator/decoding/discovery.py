@@ -9,6 +9,7 @@ from ingest.appenderator.decoding.plan import Field, Kind, Plan, Source
 from ingest.appenderator.decoding.slow import field_of
 from ingest.spec.model import Discovery, MultiValueHandling
 from segments.arrow_arrays import ArrowArray
+from segments.schema import is_column_name
 
 
 class Discoverer:
@@ -24,7 +25,7 @@ class Discoverer:
         seen: dict[str, Source] = dict(self._plan.flattened)
         if self._plan.discover_roots:
             for name in dict.fromkeys(name for document in documents for name in document):
-                if name not in seen and name not in self._plan.never_discovered:
+                if name not in seen and name not in self._plan.never_discovered and is_column_name(name):
                     seen[name] = Source(name)
         columns: dict[str, ArrowArray] = {}
         for name, source in seen.items():

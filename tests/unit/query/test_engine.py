@@ -126,6 +126,13 @@ def test_a_value_that_the_statement_cannot_digest_is_its_own_fault(engine: Engin
     assert failed.value.status == 400
 
 
+def test_a_statement_nested_too_deeply_for_the_engine_is_at_fault_itself(engine: Engine) -> None:
+    for statement in ("SELECT * FROM (" * 400 + "SELECT 1" + ")" * 400, "SELECT " + "abs(" * 1_100 + "1" + ")" * 1_100):
+        with pytest.raises(InvalidQuery, match="nested too deeply"):
+            rows(engine, statement)
+    assert rows(engine, "SELECT 1") == [(1,)]
+
+
 def test_even_a_view_opens_only_files_below_the_roots(engine: Engine) -> None:
     for path in ("/etc/passwd", f"{root_path(0)}/../../secret.csv"):
         with pytest.raises(QueryFailed, match="disabled by configuration"):

@@ -130,3 +130,9 @@ def test_type_headers_need_the_header() -> None:
 def test_the_outer_limit_only_lowers(own: str, outer: int, limit: int) -> None:
     found = planned(f"SELECT n FROM t ORDER BY n{own}", sqlOuterLimit=outer)
     assert found.duckdb_sql.endswith(f" LIMIT {limit}")
+
+
+def test_a_statement_of_too_many_words_is_refused_before_it_is_planned() -> None:
+    with pytest.raises(SqlParseError, match="at most 100000 are read"):
+        planned("SELECT 1 WHERE " + " AND ".join(["1 = 1"] * 30_000))
+    assert planned("SELECT '" + "a " * 200_000 + "'")

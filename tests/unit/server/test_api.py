@@ -267,3 +267,53 @@ def test_changes_go_to_the_leader_and_queries_to_a_query_node(world: World) -> N
     assert targets("/druid/coordinator/v1/datasources/x/markUnused") == ["overlord-1:1"]
     assert targets("/druid/v2/sql") == ["query-1:9"]
     assert targets("/status") is None and targets("/druid/v2/datasources") is None
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("levels", [151, 254, 500, 1_000])
+def test_a_body_nested_too_deeply_is_refused_in_time(world: World, levels: int) -> None:
+    posted = spec()
+    posted["context"] = {"deep": nested(levels)}
+    body = b'{"context":' + b"[" * levels + b"]" * levels + b"}"
+    for path in (SUPERVISOR, "/druid/v2/sql"):
+        answer = world.http.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 400 and "nested too deeply" in answer.text
+    posted["context"] = {"deep": nested(140)}
+    assert world.post(SUPERVISOR, posted)["id"] == "clicks"
+
+
+def test_the_clients_properties_are_judged_with_the_rest_of_a_posted_spec(world: World) -> None:
+    posted = spec(onBadValue="explode")
+    properties = posted["spec"]["ioConfig"]["consumerProperties"]
+    properties |= {"sasl.jass.config": "hush-1", "sasl.password": ["hush-2"], "fetch.min.bytes": "many"}
+    answer = world.post(SUPERVISOR, posted, 400)
+    paths = [detail["path"] for detail in answer["details"]]
+    assert "$.spec.tuningConfig.onBadValue" in paths
+    for name in ("sasl.jass.config", "sasl.password", "fetch.min.bytes"):
+        assert f"$.spec.ioConfig.consumerProperties['{name}']" in paths
+    assert "hush" not in str(answer)
+    assert world.get(SUPERVISOR) == []
+    posted = spec()
+    posted["spec"]["ioConfig"]["consumerProperties"] |= {"group.id": "mine", "auto.offset.reset": "latest"}
+    assert any("auto.offset.reset" in warning for warning in world.post(SUPERVISOR, posted)["warnings"])
+
+
+def test_secrets_stay_inside(world: World) -> None:
+    posted = spec()
+    kept = {"ssl.keystore.key": "hush-1", "ssl.key.password": "hush-2", "ssl.key.pem": "hush-3"}
+    posted["context"] = {**kept, "token": 77_077, "where": "postgresql://me:hush-4@db/x"}
+    world.post(SUPERVISOR, posted)
+    seen = str(world.get(f"{SUPERVISOR}/clicks")) + str(world.get(f"{SUPERVISOR}/clicks/history"))
+    assert "hush" not in seen and "77077" not in seen
+
+
+@pytest.mark.parametrize("named", ["a\r\nX-Evil: 1", "\u4e2d", "a" * 251, " a"])
+def test_a_query_id_that_no_header_carries_is_refused(world: World, named: str) -> None:
+    posted = {"query": "SELECT n FROM numbers", "context": {"sqlQueryId": named}}
+    assert "sqlQueryId" in world.post("/druid/v2/sql", posted, 400)["errorMessage"]

@@ -302,3 +302,12 @@ def test_integers_of_any_length_are_read_alike_and_never_become_another_value(di
     texts = set(rows_of(batch, "s")[:40])
     assert texts == ({"9" * digits} if digits <= 4_300 else {None})
     assert fates(batch)[-1] is Fate.UNPARSEABLE
+
+
+@pytest.mark.parametrize("name", ["l\0", "\0", "", "__time_of:fl"])
+def test_a_field_whose_name_no_column_can_have_is_left_out_and_its_row_kept(name: str) -> None:
+    declared = {"dimensionsSpec": {**TYPED["dimensionsSpec"], "includeAllDimensions": True}}  # type: ignore[dict-item]
+    batch = decode([{"t": TIME, "l": 1, name: "q"}, {"t": TIME, "l": 2}], TYPED | declared)
+    assert fates(batch) == [Fate.GOOD, Fate.GOOD]
+    assert rows_of(batch, "l") == [1, 2] and "q" not in str(batch.rows.to_pylist())
+    assert len(pa.table(batch.rows).schema.names) == len(set(pa.table(batch.rows).schema.names))

@@ -221,3 +221,49 @@ def test_anything_but_a_spec_is_a_spec_error(posted: Any) -> None:
 def test_importing_the_package_loads_neither_pydantic_nor_arrow() -> None:
     code = "import sys, ingest.spec; sys.exit('pydantic' in sys.modules or 'pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where"),
+    [
+        ("ioConfig/replicas", 2**63 - 1, "$.spec.ioConfig.replicas"),
+        ("ioConfig/taskCount", 2**31, "$.spec.ioConfig.taskCount"),
+        ("ioConfig/taskDuration", "P1000000000Y", "$.spec.ioConfig.taskDuration"),
+        ("ioConfig/earlyMessageRejectionPeriod", "PT9999999999999999H", "$.spec.ioConfig.earlyMessageRejectionPeriod"),
+        ("ioConfig/topic", "a/b", "$.spec.ioConfig.topic"),
+        ("ioConfig/topic", "a\0", "$.spec.ioConfig.topic"),
+        ("ioConfig/topic", "t" * 250, "$.spec.ioConfig.topic"),
+        ("dataSchema/dimensionsSpec/dimensions", ["a\0"], "$.spec.dataSchema.dimensionsSpec.dimensions[0].name"),
+        ("dataSchema/dimensionsSpec/dimensions", ["\0"], "$.spec.dataSchema.dimensionsSpec.dimensions[0].name"),
+        ("dataSchema/metricsSpec", [{"type": "count", "name": "__time_of:x"}], "$.spec.dataSchema.metricsSpec[0].name"),
+        (
+            "ioConfig/inputFormat/flattenSpec",
+            {"fields": [{"type": "root", "name": "\0"}]},
+            "$.spec.ioConfig.inputFormat.flattenSpec.fields[0].name",
+        ),
+    ],
+)
+def test_what_no_clock_no_file_and_no_broker_could_take_is_refused(path: str, value: Any, where: str) -> None:
+    assert where in [p.path for p in problems(spec_with(path, value))]
+
+
+def test_druids_way_to_say_never_is_no_fault() -> None:
+    assert accepted(spec_with("ioConfig/earlyMessageRejectionPeriod", "P2147483647D"))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("ioConfig/consumerProperties", "sasl.password=hush"),
+        ("ioConfig/consumerProperties", ["hush"]),
+        ("ioConfig", [{"consumerProperties": {"sasl.password": "hush"}}]),
+    ],
+)
+def test_what_may_hold_a_secret_is_not_repeated_when_it_is_of_a_wrong_type(path: str, value: Any) -> None:
+    assert "hush" not in repr(problems(spec_with(path, value)))
+
+
+def test_a_huge_value_does_not_drown_its_error() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_supervisor_spec(spec_with("dataSchema/timestampSpec/format", "9" * 1_000_000))
+    assert len(str(caught.value)) < 2_000
