@@ -34,7 +34,7 @@ def cluster(tmp_path: Path) -> Iterator[ChaosCluster]:
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_seconds_without_reading(cluster: ChaosCluster, replicas: int) -> None:
     topic = create_topic(cluster.kafka.bootstrap, 1)
-    flow = Flow(cluster.kafka.bootstrap, topic, partitions=1, rate=RATE)
+    flow = Flow(cluster.kafka.bootstrap, topic, partitions=1, rate=RATE, transactional=False)
     cluster.front.client.submit(spec(cluster.bootstrap, topic, replicas, 1, rows_per_segment=20_000))
     flow.start()
     with Reading(cluster) as reading:
@@ -87,7 +87,7 @@ def _reads(cluster: ChaosCluster, reading: Reading, replicas: int) -> bool:
 
 def test_pauses_for_checkpoints(cluster: ChaosCluster) -> None:
     topic = create_topic(cluster.kafka.bootstrap, 2)
-    flow = Flow(cluster.kafka.bootstrap, topic, partitions=2, rate=RATE)
+    flow = Flow(cluster.kafka.bootstrap, topic, partitions=2, rate=RATE, transactional=False)
     flow.start()
     for replicas in (1, 2):
         cluster.front.client.submit(spec(cluster.bootstrap, topic, replicas, 1, rows_per_segment=4_000))
@@ -111,7 +111,7 @@ def test_time_to_adopt_twenty_tasks(cluster: ChaosCluster) -> None:
     worker.config.write_text(worker.config.read_text().replace('"capacity": 6', f'"capacity": {tasks}'))
     worker.start()
     topic = create_topic(cluster.kafka.bootstrap, tasks)
-    flow = Flow(cluster.kafka.bootstrap, topic, partitions=tasks, rate=RATE)
+    flow = Flow(cluster.kafka.bootstrap, topic, partitions=tasks, rate=RATE, transactional=False)
     cluster.front.client.submit(spec(cluster.bootstrap, topic, 1, tasks, rows_per_segment=100_000))
     flow.start()
     wait_for(lambda: len(worker.task_processes()) == tasks, 180, "twenty tasks run")

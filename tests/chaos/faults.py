@@ -6,6 +6,7 @@ import os
 import random
 import resource
 import signal
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -187,6 +188,19 @@ class Faults:
         spec = self._posted(replicas, groups)
         return self._asked(f"spec of {replicas} replicas and {groups} groups posted", lambda c: c.submit(spec))
 
+    def drain_worker(self, busy: frozenset[str]) -> Broken | None:
+        """A middle manager is given nothing new for a while."""
+        whole = [worker for worker in self._cluster.workers if worker.home.name not in busy and worker.alive]
+        if not whole:
+            return None
+        worker = self._dice.choice(whole)
+        client = Client(worker.client.url, timeout_s=3.0)
+        with suppress(ClientError):
+            client.disable_worker()
+        return Broken(
+            f"{worker.home.name} is drained", frozenset({f"drain of {worker.home.name}"}), lambda: enable(worker)
+        )
+
     def suspend(self, busy: frozenset[str]) -> Broken | None:
         return self._asked("supervisor suspended", lambda client: client.supervisor_action("chaos", "suspend"))
 
@@ -282,6 +296,7 @@ KINDS: dict[str, Kind] = {
     "connections cut": Kind(Faults.cut_connections, 0, 8, 4),
     "connections hung": Kind(Faults.hang_connections, 1, 15, 4),
     "spec changed": Kind(Faults.change_spec, 0, 0, 2),
+    "middle manager drained": Kind(Faults.drain_worker, 1, 8, 1),
     "supervisor suspended": Kind(Faults.suspend, 0, 10, 1),
 }
 
@@ -298,6 +313,13 @@ def schedule(dice: random.Random) -> Iterator[tuple[float, str, float]]:
 
 def _nothing() -> None:
     pass
+
+
+def enable(worker: Member) -> None:
+    """Lets a middle manager take tasks again; one that does not answer is enabled by its restart."""
+    request = urllib.request.Request(f"{worker.client.url}/druid/worker/v1/enable", method="POST")
+    with suppress(OSError), urllib.request.urlopen(request, timeout=3):
+        pass
 
 
 def _resume(client: Client) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 FIRST_MS = 1_780_000_000_000
 HOUR_MS = 3_600_000
 BAD_EVERY = 97
 NULL_EVERY = 211
+ABORT_EVERY = 10
 
 
 class Flow:
@@ -19,26 +21,30 @@ class Flow:
 
     ``sent`` counts rows per partition before they leave: nobody may ever see more. The producer is
     idempotent and never gives up, so a broker that dies writes nothing twice and loses nothing.
+    ``transactional`` writes in transactions, some of them aborted: their records must never be seen, and
+    offsets have holes.
     """
 
-    def __init__(self, bootstrap: str, topic: str, *, partitions: int, rate: float) -> None:
+    def __init__(self, bootstrap: str, topic: str, *, partitions: int, rate: float, transactional: bool) -> None:
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
-                "message.timeout.ms": 0,
+                **({"transactional.id": f"flow-{topic}"} if transactional else {"message.timeout.ms": 0}),
                 "linger.ms": 5,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
                 "enable.metrics.push": False,
             }
         )
+        self._transactional = transactional
         self._topic = topic
         self._partitions = partitions
         self._rate = rate
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flow", daemon=True)
         self.sent = [0] * partitions
+        self._transactions = 0
         self.messages = 0
         self.bad = 0
         self.nulls = 0
@@ -58,12 +64,32 @@ class Flow:
         return list(self.sent)
 
     def _run(self) -> None:
-        step = max(1, int(self._rate / 20))
-        while not self._stop.wait(0.05):
-            for _ in range(step):
-                if not self._one():
-                    break
-            self._producer.poll(0)
+        try:
+            if self._transactional:
+                _insist(lambda: self._producer.init_transactions(10.0))
+            while not self._stop.wait(0.05):
+                if self._transactional:
+                    self._transaction()
+                else:
+                    self._some()
+        except KafkaException as error:
+            self.errors.append(f"the producer broke: {error}")
+
+    def _some(self) -> None:
+        for _ in range(max(1, int(self._rate / 20))):
+            if not self._one():
+                break
+        self._producer.poll(0)
+
+    def _transaction(self) -> None:
+        """A batch that becomes visible as a whole, or, every tenth time, never."""
+        before = (list(self.sent), self.messages, self.bad, self.nulls)
+        self._transactions += 1
+        self._producer.begin_transaction()
+        self._some()
+        if self._transactions % ABORT_EVERY == 0 or not _insist(lambda: self._producer.commit_transaction(10.0)):
+            _insist(lambda: self._producer.abort_transaction(10.0))
+            self.sent, self.messages, self.bad, self.nulls = before
 
     def _one(self) -> bool:
         """Sends the next record; False while the broker takes none."""
@@ -91,8 +117,23 @@ class Flow:
         return json.dumps({"time": at_ms, "p": partition, "seq": seq, "word": f"w{seq % 37}"}).encode()
 
     def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None:
+        if error is not None and not self._transactional:
             self.errors.append(str(error))
+
+
+def _insist(action: Callable[[], object]) -> bool:
+    """Repeats a step of a transaction until it is done; False when the transaction must be aborted instead."""
+    while True:
+        try:
+            action()
+        except KafkaException as error:
+            cause = error.args[0]
+            if cause.txn_requires_abort():
+                return False
+            if not cause.retriable():
+                raise
+        else:
+            return True
 
 
 def spec(bootstrap: str, topic: str, replicas: int, groups: int, *, rows_per_segment: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from siltstone import ClientError
 from tests.chaos.cluster import ChaosCluster
-from tests.chaos.faults import KINDS, Broken, Faults, schedule
+from tests.chaos.faults import KINDS, Broken, Faults, enable, schedule
 from tests.chaos.flow import Flow, spec
 from tests.chaos.witness import Witness
 from tests.servers.topics import create_topic
@@ -59,15 +59,19 @@ def run(home: Path, *, seed: int, seconds: float) -> Outcome:
     """
     dice = random.Random(seed)
     replicas, groups, nodes = dice.choice([1, 2]), dice.choice([1, 2]), dice.choice([1, 2])
+    transactional = dice.random() < 0.4
     outcome = Outcome(seed)
     say = _Log(home / "chaos.log")
     with ChaosCluster(home, query_nodes=nodes) as cluster:
         topic = create_topic(cluster.kafka.bootstrap, PARTITIONS)
-        flow = Flow(cluster.kafka.bootstrap, topic, partitions=PARTITIONS, rate=RATE)
+        flow = Flow(cluster.kafka.bootstrap, topic, partitions=PARTITIONS, rate=RATE, transactional=transactional)
         witnesses = [Witness(front.client, flow) for front in cluster.fronts]
         posted = partial(spec, cluster.bootstrap, topic, rows_per_segment=ROWS_PER_SEGMENT)
         cluster.front.client.submit(posted(replicas, groups))
-        say(f"seed {seed}: {replicas} replicas, {groups} groups, {nodes} query nodes, {seconds:.0f} s, in {home}")
+        say(
+            f"seed {seed}: {replicas} replicas, {groups} groups, {nodes} query nodes, "
+            f"{'transactions, ' if transactional else ''}{seconds:.0f} s, in {home}"
+        )
         flow.start()
         for witness in witnesses:
             witness.start()
@@ -114,6 +118,8 @@ def _break_things(
         each.mend()
     for server in (cluster.kafka.nodes[1], cluster.postgres, cluster.seaweed, *cluster.members):
         server.start()
+    for worker in cluster.workers:
+        enable(worker)
 
 
 def _wait_and_mend(broken: list[tuple[float, Broken]], until: float, say: Callable[[str], None]) -> None:
