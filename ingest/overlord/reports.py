@@ -29,4 +29,5 @@ def facts_of(store: MetadataStore, runner: SupervisorRunner) -> SupervisorFacts:
         log_ends=view.stream.log_ends,
         seen_ms=view.stream.seen_ms,
         problems=view.problems,
+        waiting_for=view.waiting_for,
     )

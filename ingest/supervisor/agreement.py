@@ -34,7 +34,8 @@ class CheckpointRound:
     """A round over the open sequence ``record``.
 
     ``number`` grows over all rounds of a leader; with its generation it orders every command.
-    ``awaiting`` are tokens whose answer to the present step is missing.
+    ``awaiting`` are tokens whose answer to the present step is missing. ``reported`` is what any attempt,
+    also one that ended, is known to have read of the sequence: it was answered to queries.
     """
 
     number: int
@@ -44,6 +45,7 @@ class CheckpointRound:
     awaiting: set[str]
     step: RoundStep = RoundStep.PAUSING
     positions: dict[str, OffsetMap] = field(default_factory=dict)
+    reported: OffsetMap = OffsetMap()
     end: OffsetMap | None = None
 
     def take_report(self, token: str, report: PauseReport) -> bool:
@@ -67,9 +69,14 @@ class CheckpointRound:
         self.positions[token] = positions if sequence == self.record.ref.number else self.record.start
 
     def agreed_end(self) -> OffsetMap:
-        """Per partition the furthest of start and reported positions, never below the start (PR-10)."""
+        """Per partition the furthest of start and reported positions, never below the start (PR-10).
+
+        What only a dead attempt had read is read again up to this end: closed below it, those rows would
+        leave the answers until somebody reads the next sequence, if anybody does.
+        """
         start = self.record.start
-        return furthest(start, *(p.restrict(q for q in p if q in start) for p in self.positions.values()))
+        known = (self.reported, *self.positions.values())
+        return furthest(start, *(p.restrict(q for q in p if q in start) for p in known))
 
     def is_void(self) -> bool:
         """Nothing was read, and nobody needs the sequence to end all the same."""

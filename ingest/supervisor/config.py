@@ -36,6 +36,7 @@ class SupervisorConfig:
     restart_ms: int = 500  # before a failed attempt is replaced; doubles up to restart_max_ms
     restart_max_ms: int = 60_000
     patience_ms: int = 120_000
+    reread_ms: int = 60_000  # for a replacement to read again what only dead attempts had read
     reset_ms: int = 60_000  # for publishing what was read before a reset
     unhealthiness_threshold: int = 3
     healthiness_threshold: int = 3

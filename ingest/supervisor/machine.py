@@ -81,6 +81,19 @@ class SupervisorMachine(GroupRules):
         check_groups(self.groups)
         return commands
 
+    def waiting_for(self) -> tuple[str, ...]:
+        """What an operator's wish waits for at this moment, in words for a status."""
+        waits = [
+            f"group {group.epoch}: a task reads again up to {group.reported.to_json()}, which an ended one had reached"
+            for group in self.groups.values()
+            if group.reader_wait_ms is not None and group.open is not None
+        ]
+        waits += [
+            f"reset of partitions {sorted(reset.moves)}: what was read is published first, or given up at the deadline"
+            for reset in self.resets
+        ]
+        return tuple(waits)
+
     def _steer_group_of(self, event: LocalEvent) -> list[Command]:
         match event:
             case TaskBeat(beat=said) | CheckpointAsked(ask=said):
@@ -111,7 +124,7 @@ class SupervisorMachine(GroupRules):
         commands += self.stop_leaving(group)
         reason = self.reason_to_end(group)
         waits = group.round is not None or self.now_ms < group.round_not_before_ms or self.is_being_reset(group)
-        if reason is not None and not waits:
+        if reason is not None and not waits and not self.awaits_reader(group):
             commands += self.begin_round(group, reason)
         return commands
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingest.metadata.records import AuditRow, DesiredState, NextSequence, ResetWish
-from ingest.offsets import OffsetMap
+from ingest.offsets import OffsetMap, furthest
 from ingest.protocol import AttemptState, PublishOutcome, SequenceRecord, SequenceState
 from ingest.supervisor.assignment import PartitionSet, assign
 from ingest.supervisor.machine_replicas import ReplicaRules
@@ -49,6 +49,7 @@ class GroupRules(ReplicaRules):
         for stored in event.state.groups:
             group = Group(stored.group, tuple(stored.partitions), {}, waiting_since_ms=self.now_ms)
             group.take_records(stored.sequences, number)
+            group.reported = stored.reported
             for attempt in stored.attempts:
                 replica = Replica(attempt, self.now_ms)
                 group.replicas[attempt.token] = replica
@@ -189,9 +190,19 @@ class GroupRules(ReplicaRules):
         """Gives up the group's unpublished sequences and all that depend on them (PR-13)."""
         group.voiding = True
         group.round = None
-        ranges = {r.ref.name: {"start": r.start.to_json(), "end": r.end and r.end.to_json()} for r in group.in_order()}
-        detail = {"reason": why, "sequences": ranges}
+        detail = {"reason": why, "sequences": self._ranges(group)}
         return [VoidSequences(group.epoch, number, AuditRow(self.wall_ms, self.config.supervisor, "void", detail))]
+
+    @staticmethod
+    def _ranges(group: Group) -> dict[str, dict[str, object]]:
+        """What is given up, for the audit trail: each range, the open one as far as it was reported, and
+        how many offsets that is."""
+        ranges: dict[str, dict[str, object]] = {}
+        for record in group.in_order():
+            end = furthest(record.start, group.reported) if record.end is None else record.end
+            count = sum(end[p] - start for p, start in record.start.items())
+            ranges[record.ref.name] = {"start": record.start.to_json(), "end": end.to_json(), "offsets": count}
+        return ranges
 
     def on_sequences_voided(self, event: SequencesVoided) -> list[Command]:
         """Attempts of groups that have nothing left are fenced; their partitions are free to open."""
@@ -234,6 +245,8 @@ class GroupRules(ReplicaRules):
         """Stored wishes outlive a leader; one that is no longer stored is carried out."""
         waiting = {wish.wish_id for wish in wishes}
         self.resets = [reset for reset in self.resets if reset.wish is None or reset.wish in waiting]
+        for reset in self.resets:
+            reset.resetting = False  # had the store carried it out, it would be gone: it refused, so once more
         for wish in wishes:
             self.on_reset_asked(
                 ResetAsked(self.now_ms, wish.moves, wish.discard, topic_id=wish.topic_id, wish=wish.wish_id)
@@ -248,7 +261,7 @@ class GroupRules(ReplicaRules):
             if reset.resetting or waits or self.offsets is None:
                 continue
             reset.resetting = True
-            lost = {r.ref.name: r.start.to_json() for group in holders for r in group.in_order()}
+            lost = {name: range_ for group in holders for name, range_ in self._ranges(group).items()}
             detail = {"moves": reset.moves.to_json(), "reason": reset.reason, "voided": lost}
             audit = AuditRow(self.wall_ms, self.config.supervisor, "reset", detail)
             self.rested = False

@@ -98,8 +98,9 @@ class ReplicaRules(RoundRules):
         found = self.find(event.beat.token)
         if found is None:
             return []
-        _, replica = found
+        group, replica = found
         replica.heard_ms = self.now_ms
+        group.take_positions(event.beat.sequence, event.beat.positions)
         replica.attempt = replace(
             replica.attempt,
             positions=event.beat.positions,

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from ingest.metadata.records import NextSequence
-from ingest.protocol import PROTOCOL_VERSION, PauseCommand, ResumeCommand, SealCommand, StopCommand
+from ingest.offsets import furthest
+from ingest.protocol import (
+    PROTOCOL_VERSION,
+    PauseCommand,
+    ResumeCommand,
+    SealCommand,
+    SequenceRecord,
+    StopCommand,
+)
 from ingest.supervisor.agreement import CheckpointRound, RoundReason, RoundStep
 from ingest.supervisor.messages import (
     CheckpointAsked,
@@ -74,6 +82,23 @@ class RoundRules(SupervisorStateBase):
             return RoundReason.RELEASE
         return RoundReason.CUT_OVER if group.open.spec_version != self.config.spec_version else None
 
+    def awaits_reader(self, group: Group) -> bool:
+        """Whether what was read of the open sequence has no living reader who got as far: then its end
+        waits, for a time, for a replacement that reads it again (PR-10). Past that time it is ended
+        where it was last reported, and whoever can reads up to there."""
+        record = group.open
+        if record is None or record.start.reached(group.reported) or self._is_read_by_living(group, record):
+            group.reader_wait_ms = None
+            return False
+        if group.reader_wait_ms is None:
+            group.reader_wait_ms = self.now_ms + self.config.reread_ms
+        return self.now_ms < group.reader_wait_ms
+
+    @staticmethod
+    def _is_read_by_living(group: Group, record: SequenceRecord) -> bool:
+        readers = [r.attempt for r in group.running() if r.attempt.positions_sequence == record.ref.number]
+        return furthest(record.start, *(a.positions for a in readers)).reached(group.reported)
+
     # ------------------------------------------------------------ steps
 
     def advance_round(self, group: Group) -> list[Command]:
@@ -92,6 +117,7 @@ class RoundRules(SupervisorStateBase):
 
     def _end_pausing(self, group: Group, round_: CheckpointRound) -> list[Command]:
         """Every replica reported, or time is up: go on with those that did; none did: give up."""
+        round_.reported = group.reported
         silent = bool(round_.awaiting) and not round_.positions
         if silent or round_.is_void():
             return self._give_up(group, round_)

@@ -19,7 +19,7 @@ from segments.civil import format_iso_ms
 @dataclass(frozen=True, slots=True)
 class SupervisorFacts:
     """Everything a status is made of. ``log_ends`` and ``seen_ms`` are the stream as last seen;
-    ``reason`` says what only an operator can end."""
+    ``reason`` says what only an operator can end, ``waiting_for`` what ends by itself."""
 
     supervisor: str
     datasource: str
@@ -36,6 +36,7 @@ class SupervisorFacts:
     log_ends: OffsetMap
     seen_ms: int | None
     problems: Sequence[Problem]
+    waiting_for: Sequence[str] = ()
 
 
 def status(facts: SupervisorFacts, now_ms: int) -> dict[str, Any]:
@@ -62,6 +63,8 @@ def status(facts: SupervisorFacts, now_ms: int) -> dict[str, Any]:
     }
     if facts.reason is not None:
         payload["stateReason"] = facts.reason
+    if facts.waiting_for:
+        payload["waitingFor"] = list(facts.waiting_for)
     return {"id": facts.supervisor, "generationTime": format_iso_ms(now_ms), "payload": payload}
 
 

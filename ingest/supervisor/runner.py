@@ -92,6 +92,7 @@ class RunnerView:
     health: Status
     reason: str | None
     problems: tuple[Problem, ...]
+    waiting_for: tuple[str, ...]
 
 
 class _Ended(Exception):
@@ -127,6 +128,7 @@ class SupervisorRunner:
         self._beats: dict[str, TaskHeartbeat] = {}
         self._store_problems: deque[Problem] = deque(maxlen=PROBLEMS_KEPT)
         self._health = Status("PENDING", "PENDING", True)
+        self._waiting_for: tuple[str, ...] = ()
         self._discovery = self._discover(spec)
         self._thread = threading.Thread(target=self._run, name=f"supervisor-{spec.supervisor}", daemon=True)
 
@@ -170,6 +172,7 @@ class SupervisorRunner:
             self._health,
             health.named,
             (*health.problems, *self._store_problems),
+            self._waiting_for,
         )
 
     # ---------------------------------------------------------------- the loop
@@ -241,6 +244,7 @@ class SupervisorRunner:
         started = any(group.replicas for group in machine.groups.values())
         stopping = bool(machine.groups) and machine.desired is not DesiredState.RUNNING
         self._health = machine.health.status(machine.desired, stopping, started)
+        self._waiting_for = machine.waiting_for()
 
     def _drain(self, wait_ms: int) -> None:
         with suppress(queue.Empty):

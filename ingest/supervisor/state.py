@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ingest.metadata.records import DesiredState, StreamOffsets
-from ingest.offsets import OffsetMap
+from ingest.offsets import OffsetMap, furthest
 from ingest.protocol import AttemptRecord, AttemptState, SealCommand, SequenceRecord, SequenceState
 from ingest.supervisor.agreement import CheckpointRound
 from ingest.supervisor.assignment import PartitionSet
@@ -82,6 +82,8 @@ class Group:
     last_workers: dict[str, str] = field(default_factory=dict)
     voiding: bool = False
     release_reason: str = ""
+    reported: OffsetMap = OffsetMap()  # the furthest that any attempt has said of the open sequence (PR-7)
+    reader_wait_ms: int | None = None  # until when a release waits for somebody who has read as far again
 
     @property
     def open(self) -> SequenceRecord | None:
@@ -100,6 +102,7 @@ class Group:
 
     def take_records(self, records: tuple[SequenceRecord, ...], round_number: int) -> None:
         """Saved facts: unpublished ones are kept, the last one is what replicas must be told of."""
+        before = self.open
         for record in records:
             if record.state in (SequenceState.OPEN, SequenceState.SEALED):
                 self.sequences[record.ref.number] = record
@@ -110,6 +113,13 @@ class Group:
             self.news = (last.ref.number, last.start, last.end)
             self.news_round = round_number
             self.last_records = records
+        if self.open is None or before is None or self.open.ref != before.ref:
+            self.reported = OffsetMap()
+
+    def take_positions(self, sequence: int, positions: OffsetMap) -> None:
+        """Remembers how far the open sequence was read, whatever becomes of who read it."""
+        if self.open is not None and self.open.ref.number == sequence:
+            self.reported = furthest(self.reported, positions)
 
     def facts(self) -> tuple[SequenceRecord, ...]:
         """Everything a replica may not know yet: unpublished sequences and what was saved last."""

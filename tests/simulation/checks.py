@@ -102,6 +102,14 @@ class Checks:
             elif record.end is not None and self.ends.setdefault(record.ref, record.end) != record.end:
                 raise Violation(f"CK-2 {record.ref.name} ended at {self.ends[record.ref]}, now at {record.end}")
 
+    def sealing(self, ref: SequenceRef, end: OffsetMap) -> None:
+        """CK-8: no end is agreed below what was reported of the sequence: it was answered, and whoever
+        still wants it reads it again (PR-10)."""
+        for attempt in self.world.store.attempts(ref.supervisor, None, 1_000):
+            mine = attempt.group == ref.group and attempt.positions_sequence == ref.number
+            if mine and not end.reached(attempt.positions):
+                raise Violation(f"CK-8 {ref.name} ends at {end}, {attempt.token} had reached {attempt.positions}")
+
     def files(self) -> None:
         """DS-1: a published file exists."""
         for path in self.world.published_rows:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ingest.metadata import rules as store_rules
-from ingest.offsets import OffsetMap
+from ingest.offsets import OffsetMap, furthest
 from ingest.protocol import AttemptState, PublishOutcome, SealCommand, SequenceState
 from ingest.supervisor import agreement, machine_groups, machine_replicas, machine_rounds, state
 from ingest.supervisor.agreement import RoundStep
@@ -195,7 +195,46 @@ def _reset_at_once(machine: Any, event: Any) -> list[Command]:
 
 _on_reset_asked = Groups.on_reset_asked
 
+
+def _only_what_the_living_say(self: Any) -> OffsetMap:
+    """What an ended attempt had read does not count."""
+    start = self.record.start
+    return furthest(start, *(p.restrict(q for q in p if q in start) for p in self.positions.values()))
+
+
+def _still_resetting(machine: Any, wishes: Any) -> None:
+    flags = [(reset, reset.resetting) for reset in machine.resets]
+    _take_wishes(machine, wishes)
+    for reset, was in flags:
+        reset.resetting = was
+
+
+_take_wishes = Groups._take_wishes
+
+
+def _never_waits(machine: Any, group: Any) -> bool:
+    return False
+
+
 MUTANTS = [
+    Mutant(
+        "reported-forgotten",
+        "no end lies below what was reported, also by the dead",
+        "PR-10",
+        lambda: [(Round, "agreed_end", _only_what_the_living_say)],
+    ),
+    Mutant(
+        "no-reader-awaited",
+        "a release waits for a reader who got as far again",
+        "PR-10",
+        lambda: [(Rounds, "awaits_reader", _never_waits)],
+    ),
+    Mutant(
+        "refused-reset-stays",
+        "a refused reset is tried again",
+        "PR-24",
+        lambda: [(Groups, "_take_wishes", _still_resetting)],
+    ),
     Mutant(
         "one-replicas-end",
         "the furthest positions are taken, not one replica's",

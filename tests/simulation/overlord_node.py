@@ -183,6 +183,8 @@ class OverlordNode:
         commands = self.machine.handle(event)
         for command in commands:
             self.clock.note(self.name, command)
+            if isinstance(command, m.SealSequence) and self.generation == self.store.state.generation:
+                self.world.checks.sealing(command.ref, command.end)
         self.queue.extend(commands)
         self.pump()
 

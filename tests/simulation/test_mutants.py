@@ -52,6 +52,7 @@ SEEN = {
     "nobody-must-answer": 0,
     "open-may-be-short": 0,
     "two-snapshots": 0,
+    "reported-forgotten": 2,
 }
 
 LOOK = 150
@@ -99,6 +100,12 @@ UNSEEN: dict[str, tuple[str, str] | tuple[str, str, dict[str, object]]] = {
     "any-report": (AGREEMENT, "test_a_repeated_report_counts_once"),
     "no-deadline": (ROUNDS, "test_after_the_pausing_deadline_it_goes_on_with_those_that_reported"),
     "empty-never-closes": (ROUNDS, "test_a_new_spec_cuts_over_at_a_checkpoint_even_if_nothing_was_read"),
+    "no-reader-awaited": (
+        GROUPS,
+        "test_what_only_a_dead_task_had_read_is_read_again_before_its_sequence_ends",
+        {"reason": "suspended"},
+    ),
+    "refused-reset-stays": (GROUPS, "test_a_refused_reset_is_tried_again"),
     "no-cut-over": (ROUNDS, "test_a_new_spec_cuts_over_at_a_checkpoint_even_if_nothing_was_read"),
     "ends-not-taken": (REPLICAS, "test_a_crashed_attempt_is_replaced_on_its_worker_after_a_growing_wait"),
     "last-fenced-at-once": (

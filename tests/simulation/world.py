@@ -48,6 +48,7 @@ TIMING = SupervisorConfig(
     restart_max_ms=2_000,
     patience_ms=5_000,
     reset_ms=6_000,
+    reread_ms=6_000,
 )
 LIMITS = TaskLimits(
     segment_rows_max=14,

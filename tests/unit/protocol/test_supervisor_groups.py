@@ -62,6 +62,74 @@ def test_suspended_with_nothing_running_it_closes_the_sequence_empty() -> None:
     assert isinstance(move, m.MoveAttempt) and move.state is AttemptState.FENCED
 
 
+ROUND_REASONS = ("suspended", "terminated", "reset", "new spec")
+
+
+def wish(lead: Lead, reason: str) -> list[m.Command]:
+    if reason == "reset":
+        return lead.post(m.ResetAsked(lead.now_ms, at(40), discard=False))
+    if reason == "new spec":
+        return lead.desire(DesiredState.RUNNING, replace(lead.machine.config, spec_version=2))
+    return lead.desire(DesiredState(reason))
+
+
+@pytest.mark.parametrize("reason", ROUND_REASONS)
+def test_what_only_a_dead_task_had_read_is_read_again_before_its_sequence_ends(reason: str) -> None:
+    lead = one_replica()
+    lead.beat("t1", 0, 5, 3)
+    lead.ended("t1")
+    wish(lead, reason)
+    assert not [c for c in lead.ticks(2_000) if isinstance(c, m.SealSequence)]
+    lead.run("t2")
+    lead.beat("t2", 0, 4, 3)
+    assert lead.group.round is None and lead.machine.waiting_for()
+    lead.beat("t2", 0, 6, 3)
+    number = lead.machine.round_number
+    assert [c.end for c in lead.paused("t2", number, 0, 7, 3) if isinstance(c, m.SealSequence)] == [at(7, 3)]
+
+
+@pytest.mark.parametrize("reason", ["suspended", "terminated", "new spec"])
+def test_nobody_reads_it_again_in_time_its_end_is_saved_where_it_was_reported(reason: str) -> None:
+    lead = one_replica()
+    lead.beat("t1", 0, 5, 3)
+    lead.ended("t1")
+    wish(lead, reason)
+    ends = [c.end for c in lead.ticks(62_000) if isinstance(c, m.SealSequence)]
+    assert ends == [at(5, 3)]
+
+
+def test_a_reset_gives_up_at_its_deadline_what_nobody_reads_again_and_records_it() -> None:
+    lead = one_replica()
+    lead.beat("t1", 0, 5, 3)
+    lead.ended("t1")
+    wish(lead, "reset")
+    lead.ticks(62_000)
+    [audit] = lead.store.audit("edits", 1)
+    range_ = {"start": {"0": 0, "1": 0}, "end": {"0": 5, "1": 3}, "offsets": 8}
+    assert (audit.action, audit.detail["voided"]) == ("reset", {"edits_1_0": range_})
+
+
+def test_a_new_leader_knows_what_the_dead_had_reported() -> None:
+    lead = one_replica()
+    lead.beat("t1", 0, 5, 3)
+    lead.store.set_attempt_state(lead.generation, "t1", AttemptState.FAILED, "killed", 0)
+    second = lead.store.take_leadership("o2", "o2", lead.store.leadership())
+    assert second is not None
+    lead.take_over(second.generation)
+    lead.desire(DesiredState.SUSPENDED)
+    assert not [c for c in lead.ticks(2_000) if isinstance(c, m.SealSequence)]
+
+
+def test_a_refused_reset_is_tried_again() -> None:
+    lead = one_replica()
+    asked = lead.machine.handle(m.ResetAsked(lead.now_ms, at(40), discard=True))
+    assert [type(c) for c in asked] == [m.ResetOffsets]
+    refused = lead.machine.handle(m.StoreRefused(lead.now_ms, "not now"))
+    assert refused == [m.Reload()]
+    assert any(isinstance(c, m.ResetOffsets) for c in lead.post(lead.loaded()))
+    assert lead.machine.resets == []
+
+
 def test_a_released_group_keeps_somebody_who_can_publish() -> None:
     lead = one_replica()
     lead.desire(DesiredState.SUSPENDED)
