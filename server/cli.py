@@ -235,10 +235,28 @@ def task_log(
 
 
 @worker.command("drain")
-def worker_drain(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """The middle manager at this address takes no new tasks; those it has go on until their supervisors move them."""
+def worker_drain(
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+    wait: Annotated[int, typer.Option(min=0, help="Seconds to wait for its tasks to end; 0 does not wait.")] = 300,
+) -> None:
+    """The middle manager at this address takes no new tasks; those it has publish what they read and end."""
     with out.failures():
-        out.record(siltstone.Client(url).disable_worker(), as_json, f"the worker at {url} takes no new tasks")
+        client = siltstone.Client(url)
+        answer = client.disable_worker()
+        left = out.until_empty(client.worker_tasks, wait) if wait else []
+        if left:
+            raise out.Failure(f"after {wait} s there still run: {', '.join(left)}; they go on ending: ask again")
+        done = "its tasks have ended" if wait else "its tasks are ending"
+        done = f"the worker at {url} takes no new tasks, {done}; `siltstone worker enable` undoes it"
+        out.record(answer, as_json, done)
+
+
+@worker.command("enable")
+def worker_enable(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """The middle manager at this address takes tasks again."""
+    with out.failures():
+        out.record(siltstone.Client(url).enable_worker(), as_json, f"the worker at {url} takes tasks")
 
 
 @segments.command("list")

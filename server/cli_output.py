@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,14 @@ def _cell(value: Any) -> str:
 def record(value: dict[str, Any], as_json: bool, sentence: str) -> None:
     """Prints one answer: the sentence filled from it, or the JSON itself."""
     typer.echo(json.dumps(value, ensure_ascii=False) if as_json else sentence.format_map(value))
+
+
+def until_empty(ask: Callable[[], list[str]], seconds: int) -> list[str]:
+    """Asks twice a second until the answer is empty or the time is over; the last answer."""
+    end = time.monotonic() + seconds
+    while (found := ask()) and time.monotonic() < end:
+        time.sleep(0.5)
+    return found
 
 
 def warnings(answer: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ import structlog
 
 from ingest.clock import SystemClock
 from ingest.protocol import PROTOCOL_VERSION, PauseReport, TaskCommand, TaskHello, TaskSpec
+from ingest.stream.supplier import RecordSupplier
 from ingest.supervisor.report import row_stats
 from ingest.task.appending import AppenderRows, has_rows
 from ingest.task.directory import AttemptDirectory, DirectoryTaken, TaskResult, own_identity
@@ -111,9 +112,11 @@ def _run_held(directory: AttemptDirectory, spec: TaskSpec, settings: TaskSetting
         stack.callback(pool.close)
         rows = AppenderRows(directory, spec, clock, restorable(directory.path.parent, spec, has_rows))
         stack.callback(rows.close)
-        supplier = kafka_reader(spec.specs[max(spec.specs)], spec.topic_id)
-        stack.callback(supplier.close)
         actions = HttpOverlordActions(settings.overlord_urls, pool, spec.token)
+
+        def supplier(posted: dict[str, Any]) -> RecordSupplier:
+            return kafka_reader(posted, spec.topic_id)
+
         runner = TaskRunner(
             spec,
             TaskPorts(actions, rows, supplier, settings.storage(clock), clock),

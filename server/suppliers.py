@@ -11,6 +11,10 @@ from ingest.stream.kafka import KafkaSupplier
 from ingest.stream.properties import asking, translate
 from ingest.stream.supplier import RecordSupplier
 
+LOOK_MS = 2_500
+"""A supervisor's look at its stream fails after this. Three failures in a row make it unhealthy, and an
+operator should see that of a broker that never answers within about ten seconds."""
+
 
 def kafka_reader(posted: dict[str, Any], topic_id: str | None) -> RecordSupplier:
     """A task's supplier; it reads the topic's incarnation ``topic_id``."""
@@ -21,7 +25,7 @@ def kafka_reader(posted: dict[str, Any], topic_id: str | None) -> RecordSupplier
 def kafka_observer(posted: dict[str, Any]) -> RecordSupplier:
     """A supervisor's supplier: it asks for partitions and offsets and reads nothing."""
     topic, config = _client(posted)
-    return KafkaSupplier(topic, asking(config), columns=())
+    return KafkaSupplier(topic, asking(config), columns=(), request_timeout_ms=LOOK_MS)
 
 
 def _client(posted: dict[str, Any]) -> tuple[str, dict[str, str | int | bool]]:

@@ -80,8 +80,16 @@ class Client:
         return self._json("POST", f"/siltstone/v1/verify/{quote(datasource, safe='')}", {})  # type: ignore[no-any-return]
 
     def disable_worker(self) -> dict[str, Any]:
-        """The middle manager at this URL takes no new tasks; it keeps those it has."""
+        """The middle manager at this URL takes no new tasks; those it has hand off early and end."""
         return self._json("POST", "/druid/worker/v1/disable", {})  # type: ignore[no-any-return]
+
+    def enable_worker(self) -> dict[str, Any]:
+        """The middle manager at this URL takes tasks again."""
+        return self._json("POST", "/druid/worker/v1/enable", {})  # type: ignore[no-any-return]
+
+    def worker_tasks(self) -> list[str]:
+        """Ids of the tasks that run on the middle manager at this URL."""
+        return self._json("GET", "/druid/worker/v1/tasks")  # type: ignore[no-any-return]
 
     # -- queries
 

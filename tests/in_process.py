@@ -47,6 +47,7 @@ from ingest.task.restore import restorable
 from ingest.task.runner import Outcome, TaskPorts, TaskRunner
 from segments.storage.memory import MemoryDeepStorage
 
+BROKER = "localhost:9092"
 HOUR_MS = 3_600_000
 NOON_MS = 1_780_000_000_000 // HOUR_MS * HOUR_MS
 
@@ -59,7 +60,7 @@ def eventually(condition: Callable[[], object], deadline_s: float = 20.0, what: 
         time.sleep(0.005)
 
 
-def spec(topic: str = "clicks", **tuning: Any) -> dict[str, Any]:
+def spec(topic: str = "clicks", broker: str = BROKER, **tuning: Any) -> dict[str, Any]:
     """A supervisor spec over hourly segments; ``replicas``, ``taskCount`` and ``taskDuration`` go to ioConfig."""
     io = {name: tuning.pop(name) for name in ("replicas", "taskCount", "taskDuration") if name in tuning}
     return {
@@ -74,7 +75,7 @@ def spec(topic: str = "clicks", **tuning: Any) -> dict[str, Any]:
             "ioConfig": {
                 "topic": topic,
                 "inputFormat": {"type": "json"},
-                "consumerProperties": {"bootstrap.servers": "localhost:9092"},
+                "consumerProperties": {"bootstrap.servers": broker},
                 "useEarliestOffset": True,
                 **io,
             },
@@ -122,20 +123,23 @@ class TaskThread:
     """One attempt in a thread. ``kill`` cuts it off from everything, as a dead process is."""
 
     def __init__(self, system: System, task: TaskSpec) -> None:
+        self._system = system
         self.task = task
         self.outcome: Outcome | None = None
         directory = AttemptDirectory.of(system.root, task)
         directory.create(task)
         older = restorable(system.root / "attempts", task, has_rows)
         self.rows = AppenderRows(directory, task, system.clock, older)
-        self.supplier = MemorySupplier(system.stream, task.topic, topic_id=task.topic_id)
-        ports = TaskPorts(LocalActions(system), self.rows, self.supplier, system.storage, system.clock)
+        ports = TaskPorts(LocalActions(system), self.rows, self._supplier, system.storage, system.clock)
         hello = TaskHello(task.token, task.token, 1, system.protocol)
         self.runner = TaskRunner(task, ports, hello, system.held_bytes_max)
         self._held = directory.held()
         self._held.__enter__()
         self.thread = threading.Thread(target=self._run, name=task.task_id, daemon=True)
         self.thread.start()
+
+    def _supplier(self, posted: dict[str, Any]) -> MemorySupplier:
+        return MemorySupplier(self._system.broker(posted), self.task.topic, topic_id=self.task.topic_id)
 
     def _run(self) -> None:
         self.outcome = self.runner.run()
@@ -153,6 +157,7 @@ class ThreadWorker:
         self._system = system
         self.name = name
         self._capacity = capacity
+        self.enabled = True
         self.tasks: dict[str, TaskThread] = {}
         self._ended: dict[str, EndedTask] = {}
         self._stopping = False
@@ -176,7 +181,7 @@ class ThreadWorker:
                 if t.thread.is_alive()
             )
             beat = WorkerHeartbeat(
-                self.name, "", self._capacity, True, running, tuple(self._ended.values()), wait_ms=50
+                self.name, "", self._capacity, self.enabled, running, tuple(self._ended.values()), wait_ms=50
             )
             try:
                 orders = self._system.overlord.beat(beat)
@@ -205,6 +210,7 @@ class System:
         self.store = MemoryMetadataStore()
         self.storage = MemoryDeepStorage()
         self.stream = MemoryStream()
+        self.brokers = {BROKER: self.stream}  # by the bootstrap.servers of a spec
         self._tokens = itertools.count(1)
         self.workers: list[ThreadWorker] = []
         self.overlord = self.new_overlord("overlord-1")
@@ -214,7 +220,7 @@ class System:
             self.store,
             self.storage,
             self,
-            lambda posted: MemorySupplier(self.stream, posted["spec"]["ioConfig"]["topic"]),
+            lambda posted: MemorySupplier(self.broker(posted), posted["spec"]["ioConfig"]["topic"]),
             lambda: f"token-{next(self._tokens)}",
             self.clock,
         )
@@ -232,6 +238,10 @@ class System:
         for task in self.tasks():
             task.stop()
         self.overlord.stop()
+
+    def broker(self, posted: dict[str, Any]) -> MemoryStream:
+        """The stream that a spec's properties lead to."""
+        return self.brokers[posted["spec"]["ioConfig"]["consumerProperties"]["bootstrap.servers"]]
 
     def tasks(self) -> list[TaskThread]:
         return [task for worker in self.workers for task in list(worker.tasks.values()) if task.thread.is_alive()]

@@ -17,7 +17,7 @@ from ingest.clock import Clock
 from ingest.errors import AttemptRefused, LeadershipLost, StoreUnreachable
 from ingest.metadata.store import AttemptStore, StoreConflict
 from ingest.protocol import EndedTask, TaskSpec, WorkerHeartbeat, WorkerOrders
-from ingest.supervisor.messages import AttemptAssigned, Event, TaskEnded
+from ingest.supervisor.messages import AttemptAssigned, Event, ReplicaLeaving, TaskEnded
 
 log = structlog.get_logger()
 
@@ -124,6 +124,8 @@ class WorkerRoster:
         """Takes a worker's report and answers with its orders, waiting for some up to ``beat.wait_ms``."""
         with self._changed:
             self._take_beat(beat)
+        if not beat.enabled:
+            self._drain(beat)
         reported: set[str] = set()
         deadline_ms = self._clock.monotonic_ms() + min(beat.wait_ms, WAIT_MAX_MS)
         while True:
@@ -150,6 +152,18 @@ class WorkerRoster:
                 worker.assigned[token] = entry.spec
         for token in [task.token for task in beat.running] + [ended.token for ended in beat.ended]:
             worker.assigned.pop(token, None)
+
+    def _drain(self, beat: WorkerHeartbeat) -> None:
+        """A disabled worker's attempts shall hand off early and end. Said with every beat: a supervisor
+        that read its state anew has forgotten it."""
+        for task in beat.running:
+            try:
+                attempt = self._store.attempt(task.token)
+            except StoreUnreachable:
+                return
+            if attempt is not None and attempt.state.is_live:
+                reason = f"worker {beat.worker} is drained"
+                self._post(attempt.supervisor, ReplicaLeaving(self._clock.monotonic_ms(), task.token, reason))
 
     def _settle_ended(self, ended: tuple[EndedTask, ...], reported: set[str]) -> tuple[str, ...]:
         """Tells supervisors of ends; acknowledged is only what the store holds as ended."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import structlog
 
@@ -10,6 +11,7 @@ from ingest.clock import Clock
 from ingest.errors import StreamError
 from ingest.offsets import OffsetMap
 from ingest.protocol import TaskSpec
+from ingest.spec import parse_supervisor_spec
 from ingest.stream.supplier import OffsetOutOfRange, Poll, RecordSupplier, TopicRecreated
 from ingest.task.messages import ReadWindow
 from ingest.task.polls import split_at_ends
@@ -22,6 +24,9 @@ POLL_WAIT_MS = 4
 BATCH_MESSAGES = 16_384
 RETRY_MS = 500
 
+Suppliers = Callable[[dict[str, Any]], RecordSupplier]
+"""Builds a supplier from a supervisor spec as posted; it connects on first use. Raises IngestError."""
+
 
 class StreamReader:
     """Owns the supplier and what was polled but not yet appended. For the ingest thread.
@@ -29,8 +34,10 @@ class StreamReader:
     ``error`` says why nothing can be read at present, for people; it may be read from any thread.
     """
 
-    def __init__(self, supplier: RecordSupplier, rows: TaskRows, clock: Clock) -> None:
-        self._supplier = supplier
+    def __init__(self, suppliers: Suppliers, posted: dict[str, Any], rows: TaskRows, clock: Clock) -> None:
+        self._suppliers = suppliers
+        self._properties = _properties_of(posted)
+        self._supplier = suppliers(posted)
         self._rows = rows
         self._clock = clock
         self._pending: list[Poll] = []
@@ -46,6 +53,25 @@ class StreamReader:
     def may_read(self) -> bool:
         """False for a moment after a failure of the stream."""
         return self._clock.monotonic_ms() >= self._again_ms
+
+    def connect(self, posted: dict[str, Any]) -> None:
+        """Reads on by this spec's consumer properties; where they changed, over a connection of their own,
+        for the one before may lead to a broker that never answers.
+
+        Raises:
+            IngestError: the spec's properties cannot be used here; what was in use stays so.
+        """
+        properties = _properties_of(posted)
+        if properties == self._properties:
+            return
+        before, self._supplier = self._supplier, self._suppliers(posted)
+        self._properties = properties
+        self._pending, self._seek_due, self._again_ms = [], True, 0
+        before.close()
+
+    def close(self) -> None:
+        """Lets the stream go; nothing is called afterwards."""
+        self._supplier.close()
 
     def seek(self, positions: OffsetMap) -> None:
         """Forgets what was polled and reads on there, every partition of the group."""
@@ -110,3 +136,7 @@ class StreamReader:
             self._supplier.pause(full - self._paused)
             self._supplier.resume(self._paused - full)
             self._paused = full
+
+
+def _properties_of(posted: dict[str, Any]) -> dict[str, Any]:
+    return parse_supervisor_spec(posted)[0].io.consumer_properties

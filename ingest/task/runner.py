@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from ingest.clock import Clock
-from ingest.errors import AttemptRefused, OverlordUnreachable, StreamError
+from ingest.errors import AttemptRefused, IngestError, OverlordUnreachable, StreamError
 from ingest.protocol import (
     CheckpointAnswer,
     PauseReport,
@@ -29,7 +29,7 @@ from ingest.protocol import (
     TaskWelcome,
 )
 from ingest.spec import parse_supervisor_spec
-from ingest.stream.supplier import OffsetOutOfRange, RecordSupplier
+from ingest.stream.supplier import OffsetOutOfRange
 from ingest.task.asking import Asking
 from ingest.task.disk import TaskDisk
 from ingest.task.heartbeat import Heartbeat
@@ -68,7 +68,7 @@ from ingest.task.messages import (
 )
 from ingest.task.ports import OverlordActions
 from ingest.task.publishing import HandoffExecutor, PublishExecutor, PublishPorts
-from ingest.task.reading import StreamReader
+from ingest.task.reading import StreamReader, Suppliers
 from ingest.task.rows import TaskRows
 from ingest.task.settings import limits_of
 from ingest.task.status import Pauses, compose_heartbeat
@@ -86,7 +86,7 @@ class TaskPorts:
 
     actions: OverlordActions
     rows: TaskRows
-    supplier: RecordSupplier
+    suppliers: Suppliers
     storage: DeepStorage
     clock: Clock
 
@@ -131,7 +131,7 @@ class TaskRunner:
         self._questions: queue.SimpleQueue[Callable[[], Event] | None] = queue.SimpleQueue()
         self._asker = threading.Thread(target=self._ask_forever, name="questions", daemon=True)
         self._view: TaskView = self._machine.view()
-        self._reader = StreamReader(ports.supplier, ports.rows, ports.clock)
+        self._reader = StreamReader(ports.suppliers, self._specs[newest], ports.rows, ports.clock)
         self._disk = TaskDisk(ports.rows, ports.clock)
         self._next_tick_ms = 0
         self._outcome: Outcome | None = None
@@ -193,6 +193,7 @@ class TaskRunner:
             self._disk.persist()
         self._mailbox.close()
         self._stop_threads()
+        self._reader.close()
         return self._outcome
 
     def _start(self) -> None:
@@ -331,6 +332,11 @@ class TaskRunner:
             return
         if record.spec_version == max(self._specs):
             self._machine.limits = self._limits(posted)
+            try:
+                self._reader.connect(posted)
+            except IngestError as error:
+                self._outcome = self._outcome or Outcome(False, str(error))
+                return
         self._ports.rows.open(record, posted)
 
     def _limits(self, posted: dict[str, Any]) -> TaskLimits:

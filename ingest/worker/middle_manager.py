@@ -137,7 +137,7 @@ class MiddleManager:
         return self._enabled
 
     def set_enabled(self, enabled: bool) -> None:
-        """A disabled middle manager keeps its tasks and is given no new ones (the first half of a drain)."""
+        """A disabled middle manager is given no new tasks; those it has hand off early and end (a drain)."""
         self._enabled = enabled
         log.info("worker enabled" if enabled else "worker disabled", worker=self._settings.worker)
         self._beat_now()

@@ -30,7 +30,7 @@ def worker_router(middle_manager: MiddleManager, address: str) -> APIRouter:
 
     @router.post("/disable")
     def disable() -> Response:
-        """Takes no new tasks."""
+        """Takes no new tasks; those that run here publish what they read and end."""
         middle_manager.set_enabled(False)
         return JsonResponse({address: "disabled"})
 

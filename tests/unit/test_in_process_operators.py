@@ -201,6 +201,37 @@ def test_an_ended_task_is_shut_down_by_its_id_and_replaced(system: System) -> No
     assert not system.overlord.shut_down_task("no such task")
 
 
+def test_a_drained_worker_hands_off_early_ends_its_tasks_and_takes_nothing_new(system: System) -> None:
+    system.stream.create_topic("clicks", 1)
+    system.start(workers=2)
+    system.overlord.submit(spec())
+    feed(system, 100)
+    eventually(lambda: system.records_read() == 100)
+    drained = next(worker for worker in system.workers if worker.tasks)
+    drained.enabled = False
+    eventually(lambda: system.rows_published() == 100, what="handed off early")
+    eventually(lambda: not any(task.thread.is_alive() for task in drained.tasks.values()))
+    feed(system, 50)
+    eventually(lambda: system.records_read() == 150, what="another worker reads on")
+    eventually(lambda: not drained.tasks)
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 150)
+    chain_is_whole(system)
+
+
+def test_the_only_worker_drained_reads_on_when_enabled_again(system: System) -> None:
+    running(system)
+    feed(system, 100)
+    eventually(lambda: system.records_read() == 100)
+    (worker,) = system.workers
+    worker.enabled = False
+    eventually(lambda: system.rows_published() == 100)
+    eventually(lambda: not system.tasks())
+    feed(system, 50)
+    worker.enabled = True
+    eventually(lambda: system.records_read() == 150)
+
+
 def test_a_task_of_an_older_protocol_is_replaced_at_its_sequences_end(system: System) -> None:
     system.protocol = PROTOCOL_VERSION - 1
     running(system, maxRowsPerSegment=100)

@@ -16,6 +16,8 @@ from ingest.metadata.records import DesiredState
 from ingest.offsets import OffsetMap
 from ingest.overlord.overlord import WrongState
 from ingest.protocol import CommitterCommand, PublishOutcome, PublishReply, SequenceRecord
+from ingest.stream.memory import MemoryStream
+from ingest.stream.supplier import BrokerUnreachable
 from ingest.task.messages import PublishEnded
 from segments.errors import StorageFull
 from tests.in_process import LocalActions, System, chain_is_whole, click, eventually, spec
@@ -157,6 +159,37 @@ def test_a_new_spec_heard_of_by_an_answer_is_read_without_another_question(
     eventually(lambda: system.rows_published() == 100)
     eventually(lambda: system.records_read() == 150, what="it reads on under the new spec")
     assert {record.spec_version for record in system.store.groups("clicks")[0].sequences} == {2}
+
+
+def test_a_task_that_never_connected_reads_over_the_properties_of_a_new_spec(system: System) -> None:
+    running(system)
+    feed(system, 100)
+    eventually(lambda: system.records_read() == 100)
+    system.overlord.suspend("clicks")
+    eventually(lambda: not system.tasks() and system.rows_published() == 100)
+    system.brokers["dead:9092"] = MemoryStream()
+    system.brokers["dead:9092"].trouble = BrokerUnreachable("dead:9092", "nobody answers")
+    system.overlord.submit(spec(broker="dead:9092"))
+    eventually(lambda: any(task.runner.stream_error for task in system.tasks()), what="it cannot connect")
+    feed(system, 50)
+    system.overlord.submit(spec())
+    eventually(lambda: system.records_read() == 150, what="the new properties are used")
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 150)
+    chain_is_whole(system)
+
+
+def test_a_task_that_reads_takes_new_properties_at_its_next_sequence(system: System) -> None:
+    running(system)
+    feed(system, 100)
+    eventually(lambda: system.records_read() == 100)
+    system.brokers["new:9092"] = system.stream  # the same cluster by another name
+    system.brokers["localhost:9092"] = MemoryStream()
+    system.overlord.submit(spec(broker="new:9092"))
+    eventually(lambda: system.rows_published() == 100)
+    feed(system, 50)
+    eventually(lambda: system.records_read() == 150)
+    assert len(system.store.attempts("clicks", None, 10)) == 1, "it went on, no other was started"
 
 
 def test_a_publish_that_ends_after_its_sequence_was_given_up_is_not_handed_off_for_ever(system: System) -> None:
