@@ -11,28 +11,28 @@ from pathlib import Path
 import pyarrow as pa
 import structlog
 
-from query.binding import ChunkGroup, FileGroup, Relation, bind_rows, bind_table
+from query.binding import Relation, bind_rows
+from query.bound import BoundQuery, renamed
 from query.clock import Clock
 from query.columns import table_def
 from query.engine import Engine, EngineSettings, Run
-from query.errors import InvalidQuery, QueryCancelled, QueryError, QueryUnavailable
+from query.errors import QueryError, QueryUnavailable
 from query.live import BoundTable, LiveTables
-from query.mirror import Mirror, MirroredChunk
+from query.mirror import Mirror
 from query.model import PlannedQuery, SqlRequest, TableUse
+from query.native import planner as native
+from query.native.plan import NativePlan
 from query.source import LiveSource, SegmentCatalog
 from query.sql.catalogue import TableDef
 from query.sql.metadata import NoSystemTables, SystemTables, inline_rows
 from query.sql.planner import plan
 from query.task_calls import LiveSettings
 from query.timeline_cache import TimelineCache
-from query.worker_wire import root_path
 from segments.cache import SegmentCache
 from segments.data_segment import DataSegment
 from segments.errors import ServiceError
-from segments.schema import SegmentSchema
 
 _log = structlog.get_logger(__name__)
-_CACHE_ROOT, _MIRROR_ROOT = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,31 @@ class QueryResult:
         try:
             yield from self._run.batches()
         except QueryError as error:
-            raise _renamed(error, self._named) from error
+            raise renamed(error, self._named) from error
 
     def close(self) -> None:
         """Ends the query wherever it stands."""
         self._run.close()
+
+
+class NativeResult:
+    """The answer to a native query on its way. ``close`` it unless the pieces were read out."""
+
+    def __init__(self, result: QueryResult, plan: NativePlan) -> None:
+        self._result = result
+        self._plan = plan
+
+    def pieces(self) -> Iterator[bytes]:
+        """The body as JSON, once, for one thread; raises as ``QueryResult.batches``."""
+        try:
+            yield from self._plan.pieces(self._result.batches())
+        finally:
+            # A shape may know enough before the last batch.
+            self._result.close()
+
+    def close(self) -> None:
+        """Ends the query wherever it stands."""
+        self._result.close()
 
 
 class QueryNode:
@@ -115,7 +135,7 @@ class QueryNode:
         self._owns_engine = engine is None
         self._engine = engine or Engine(settings.engine, roots, mirror_dir / "spill", clock)
         self._lock = threading.Lock()
-        self._queries: dict[str, list[_Query]] = {}
+        self._queries: dict[str, list[BoundQuery]] = {}
         self._stopping = threading.Event()
         self._follower: threading.Thread | None = None
         self._trimmed = 0
@@ -147,11 +167,28 @@ class QueryNode:
             QueryError: it has no answer: the statement is at fault, a segment or a task's rows cannot be read,
                 or a limit is reached.
         """
-        query = _Query(self)
         name = str(request.context.get("sqlQueryId") or "")
+        return self._started(name, lambda query: plan(request, query, self._clock.now_ms()))
+
+    def execute_native(self, query_id: str, body: object) -> NativeResult:
+        """Plans and starts a native query; ``body`` is its JSON, ``query_id`` what it can be cancelled by.
+
+        Raises:
+            QueryError: as of ``execute``.
+        """
+        shapes: list[NativePlan] = []
+
+        def planned(query: BoundQuery) -> PlannedQuery:
+            shapes.append(native.plan(body, query, self._clock.now_ms()))
+            return shapes[0].planned
+
+        return NativeResult(self._started(query_id, planned), shapes[0])
+
+    def _started(self, name: str, planner: Callable[[BoundQuery], PlannedQuery]) -> QueryResult:
+        query = BoundQuery(self)
         self._enlist(name, query)
         try:
-            planned = plan(request, query, self._clock.now_ms())
+            planned = planner(query)
             relations = [query.relation(use) for use in planned.tables]
             query.check()
             run = self._engine.run(planned.duckdb_sql, relations, planned.timeout_ms, query.started)
@@ -161,7 +198,7 @@ class QueryNode:
             query.close()
             self._delist(name, query)
             if isinstance(error, QueryError):
-                raise _renamed(error, query.named) from error
+                raise renamed(error, query.named) from error
             raise QueryUnavailable(str(error)) from error
         except BaseException:
             query.close()
@@ -170,7 +207,7 @@ class QueryNode:
         return QueryResult(planned, run, query.versions, query.named)
 
     def cancel(self, query_id: str) -> bool:
-        """Cancels every query of that id (the context's ``sqlQueryId``); False when there is none."""
+        """Cancels every query of that id, of SQL (the context's ``sqlQueryId``) or native; False when there is none."""
         with self._lock:
             queries = list(self._queries.get(query_id, ()))
         for query in queries:
@@ -245,11 +282,11 @@ class QueryNode:
         for segment in segments:
             self._cache.unpin(segment)
 
-    def _enlist(self, name: str, query: _Query) -> None:
+    def _enlist(self, name: str, query: BoundQuery) -> None:
         with self._lock:
             self._queries.setdefault(name, []).append(query)
 
-    def _delist(self, name: str, query: _Query) -> None:
+    def _delist(self, name: str, query: BoundQuery) -> None:
         with self._lock:
             listed = self._queries.get(name, [])
             if query in listed:
@@ -271,117 +308,3 @@ class QueryNode:
                 _log.exception("metadata_not_followed")
                 self._trouble = f"{type(error).__name__}: {error}"
             self._stopping.wait(self._settings.sync_ms / 1000)
-
-
-class _Query:
-    """What one statement is bound to: its tables, each at one version, and the files it reads.
-
-    It is the planner's catalogue: a table is bound when the planner first looks at it, so what the plan
-    says of columns holds for the rows that are read.
-    """
-
-    def __init__(self, node: QueryNode) -> None:
-        self._node = node
-        self._bound: dict[str, BoundTable | None] = {}
-        self._defs: dict[str, TableDef] = {}
-        self._pinned: list[DataSegment] = []
-        self._lock = threading.Lock()
-        self._run: Run | None = None
-        self._is_cancelled = False
-        self._is_closed = False
-
-    @property
-    def versions(self) -> dict[str, int]:
-        """The tables it reads and their versions."""
-        return {name: bound.at.version for name, bound in self._bound.items() if bound is not None}
-
-    def table_names(self) -> Sequence[str]:
-        """Names of all tables."""
-        return self._node.table_names()
-
-    def table(self, name: str) -> TableDef | None:
-        """A table by its exact name, bound from now on."""
-        if name not in self._bound:
-            bound = self._bound[name] = self._node.bind(name)
-            if bound is not None:
-                live = {chunk.layout: chunk.columns for chunk in bound.chunks}
-                self._defs[name] = table_def(name, bound.at.snapshot.schema, bound.at.schemas, live.values())
-        return self._defs.get(name)
-
-    def relation(self, use: TableUse) -> Relation:
-        """What the engine reads where the statement names the table; files outside its time bounds are left out.
-
-        Raises:
-            QueryUnavailable: a segment cannot be read.
-        """
-        if not use.is_stored:
-            return self._node.rows_at_hand(use)
-        bound = self._bound[use.datasource]
-        assert bound is not None, "a planned table was bound"
-        files: dict[SegmentSchema, list[str]] = {}
-        for segment in bound.at.snapshot.segments:
-            if _overlaps(segment, use.time_bounds):
-                self.check()
-                path = self._node.pin(segment)
-                self._pinned.append(segment)
-                files.setdefault(segment.schema, []).append(f"{root_path(_CACHE_ROOT)}/{path.name}")
-        layouts: dict[str, list[MirroredChunk]] = {}
-        for chunk in bound.chunks:
-            if _overlaps(chunk, use.time_bounds):
-                layouts.setdefault(chunk.layout, []).append(chunk)
-        chunk_groups = [
-            ChunkGroup(chunks[0].columns, tuple(f"{root_path(_MIRROR_ROOT)}/{chunk.name}" for chunk in chunks))
-            for chunks in layouts.values()
-        ]
-        return bind_table(use, [FileGroup(schema, tuple(paths)) for schema, paths in files.items()], chunk_groups)
-
-    def started(self, run: Run) -> None:
-        """The statement has a worker."""
-        with self._lock:
-            self._run = run
-            is_cancelled = self._is_cancelled
-        if is_cancelled:
-            run.cancel()
-
-    def cancel(self) -> None:
-        """Ends it wherever it stands."""
-        with self._lock:
-            self._is_cancelled = True
-            run = self._run
-        if run is not None:
-            run.cancel()
-
-    def check(self) -> None:
-        """Raises QueryCancelled when somebody cancelled it."""
-        if self._is_cancelled:
-            raise QueryCancelled("the query was cancelled")
-
-    def close(self) -> None:
-        """Lets go of its files."""
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-        self._node.unpin(self._pinned)
-        for bound in self._bound.values():
-            if bound is not None:
-                bound.close()
-
-    def named(self, message: str) -> str:
-        """A message of the engine, with the segments it names by file."""
-        for segment in self._pinned:
-            if segment.checksum in message:
-                return f"segment {segment.id}: {message}"
-        return message
-
-
-def _overlaps(part: DataSegment | MirroredChunk, bounds: tuple[int | None, int | None]) -> bool:
-    start_ms, end_ms = bounds
-    return (end_ms is None or part.min_time_ms < end_ms) and (start_ms is None or part.max_time_ms >= start_ms)
-
-
-def _renamed(error: QueryError, named: Callable[[str], str]) -> QueryError:
-    message = named(error.message)
-    if message == error.message or isinstance(error, InvalidQuery):
-        return error
-    return QueryUnavailable(message, error.context)

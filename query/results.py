@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from query.model import PlannedQuery, ResultColumn, ResultFormat, SqlRequest
-from query.sql.types import Family
+from query.model import PlannedQuery, ResultFormat, SqlRequest
+from query.sql.types import Family, SqlType
 from segments.civil import MINUTE_MS, format_iso_ms
 from segments.truncation import offset_ms
 
@@ -118,18 +118,23 @@ def _row_chunks(batches: Iterable[pa.RecordBatch], writer: _Writer, planned: Pla
         for start in range(0, batch.num_rows, _ROWS_A_CHUNK):
             part = batch.slice(start, _ROWS_A_CHUNK)
             cells = [
-                _column(part.column(at), column, planned, writer.is_json)
+                _column(part.column(at), column.type, planned.time_zone, planned.stringify_arrays, writer.is_json)
                 for at, column in enumerate(planned.result_columns)
             ]
             yield [writer.row(row) for row in zip(*cells, strict=True)]
 
 
-def _column(array: pa.Array[Any], column: ResultColumn, planned: PlannedQuery, as_json: bool) -> list[str]:
-    family = column.type.family
-    if column.type.multi or family is Family.ARRAY:
-        lists = _multi_value if column.type.multi else _array
-        return lists(array, planned.stringify_arrays, as_json)
-    texts = _CELLS[family](array, planned.time_zone)
+def json_cells(array: pa.Array[Any], type_: SqlType) -> list[str]:
+    """The values of one column as JSON texts; arrays and several values as JSON lists, times in UTC."""
+    return _column(array, type_, "UTC", stringify=False, as_json=True)
+
+
+def _column(array: pa.Array[Any], type_: SqlType, zone: str, stringify: bool, as_json: bool) -> list[str]:
+    family = type_.family
+    if type_.multi or family is Family.ARRAY:
+        lists = _multi_value if type_.multi else _array
+        return lists(array, stringify, as_json)
+    texts = _CELLS[family](array, zone)
     quoted = family in _QUOTED
     if not as_json:
         return ["" if text is None else _csv_text(text) for text in texts]

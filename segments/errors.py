@@ -50,6 +50,10 @@ class InvalidGranularity(InvalidValue):
     """A granularity that Druid does not know, or that is not supported here."""
 
 
+class InvalidExpression(InvalidValue):
+    """A text that is not an expression of Druid's language."""
+
+
 class InvalidSchema(InvalidValue):
     """A set of columns that cannot be a segment's."""
 

@@ -12,6 +12,7 @@ from server.api.answers import install_error_answers
 from server.api.coordinator import coordinator_router
 from server.api.datasources import datasources_router
 from server.api.internal import internal_routes
+from server.api.native import native_router
 from server.api.sql import sql_router
 from server.api.status import status_router
 from server.api.supervisors import supervisor_router
@@ -46,6 +47,7 @@ def build_app(parts: Parts) -> ASGIApp:
         app.include_router(worker_router(parts.middle_manager, parts.address))
     if parts.queries is not None:
         app.include_router(sql_router(parts.queries))
+        app.include_router(native_router(parts.queries))
     if parts.catalog is not None:
         app.include_router(datasources_router(parts.catalog))
     inner: ASGIApp = app
@@ -68,7 +70,8 @@ class Targets:
             others = [address for address in parts.directory.leaders() if address != parts.address]
             # With nobody to ask, an overlord says by itself that it does not lead.
             return others if others or parts.overlord is None else None
-        if path.startswith(QUERIES + "/sql"):
+        # What lies below datasources is told from the metadata by every process.
+        if path.startswith(QUERIES) and not path.startswith(QUERIES + "/datasources"):
             return parts.directory.query_nodes() if parts.queries is None else None
         return None
 

@@ -11,7 +11,7 @@ from ingest.overlord.overlord import Overlord
 from ingest.worker.middle_manager import MiddleManager
 from query.source import SegmentCatalog
 from segments.storage.base import DeepStorage
-from server.api.sql import QueryService
+from server.api.native import QueryServices
 from server.config import Settings
 from server.directory import Directory
 from server.health import Health
@@ -37,4 +37,4 @@ class Parts:
     catalog: SegmentCatalog | None = None
     overlord: Overlord | None = None
     middle_manager: MiddleManager | None = None
-    queries: QueryService | None = None
+    queries: QueryServices | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -96,6 +97,25 @@ def test_published_and_live_rows_make_one_answer(start: Start, table: MemoryTabl
     assert ask(node, COUNT) == total(16)
     grouped = ask(node, "SELECT page, COUNT(*) FROM wiki GROUP BY page ORDER BY page")
     assert grouped == [("p0", 6), ("p1", 5), ("p2", 5)]
+
+
+def test_native_queries_see_published_and_live_rows_at_one_version(start: Start, table: MemoryTable) -> None:
+    node, task = start(), table.tasks[0]
+    table.read(task, 10)
+    table.seal_and_publish(task)
+    table.read(task, 5)
+
+    def asked(**query: Any) -> Any:
+        return json.loads(b"".join(node.execute_native("q", query | {"dataSource": "wiki"}).pieces()))
+
+    sums = [{"type": "count", "name": "n"}, {"type": "longSum", "name": "s", "fieldName": "added"}]
+    [bucket] = asked(queryType="timeseries", intervals="2000/3000", granularity="all", aggregations=sums)
+    assert bucket["result"] == {"n": 15, "s": sum(range(15))}
+    [boundary] = asked(queryType="timeBoundary")
+    [exact] = asked(queryType="timeBoundary", filter={"type": "true"})
+    assert boundary == exact
+    [analysis] = asked(queryType="segmentMetadata", analysisTypes=["interval", "size", "rollup"])
+    assert analysis["numRows"] == 15 and len(analysis["intervals"]) == 1 and analysis["size"] > 0
 
 
 def test_only_new_chunks_are_fetched_and_a_query_asks_once(start: Start, table: MemoryTable) -> None:

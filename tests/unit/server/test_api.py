@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 
-from query.errors import QueryTimeout
+from query.errors import InvalidQuery, QueryTimeout
 from query.model import PlannedQuery, SqlRequest
 from query.sql.catalogue import ColumnDef, MemoryCatalogue, TableDef
 from query.sql.planner import plan
@@ -38,6 +38,9 @@ class Numbers:
 
     def execute(self, request: SqlRequest) -> NumbersAnswer:
         return NumbersAnswer(self, plan(request, TABLES, 0), "breaks" in request.context)
+
+    def execute_native(self, query_id: str, body: object) -> Never:
+        raise InvalidQuery("numbers are asked by SQL")
 
     def cancel(self, query_id: str) -> bool:
         return query_id in self.running
@@ -265,7 +268,8 @@ def test_changes_go_to_the_leader_and_queries_to_a_query_node(world: World) -> N
     targets = Targets(front)
     assert targets("/druid/indexer/v1/supervisor/x/suspend") == ["overlord-1:1"]
     assert targets("/druid/coordinator/v1/datasources/x/markUnused") == ["overlord-1:1"]
-    assert targets("/druid/v2/sql") == ["query-1:9"]
+    assert targets("/druid/v2/sql") == targets("/druid/v2") == ["query-1:9"]
+    assert targets("/druid/v2/datasources/clicks") is None
     assert targets("/status") is None and targets("/druid/v2/datasources") is None
 
 

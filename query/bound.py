@@ -1,0 +1,165 @@
+"""What one query is bound to: its tables, each at one version, and the files that it reads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from query.binding import ChunkGroup, FileGroup, Relation, bind_table
+from query.columns import table_def
+from query.engine import Run
+from query.errors import InvalidQuery, QueryCancelled, QueryError, QueryUnavailable
+from query.live import BoundTable
+from query.mirror import MirroredChunk
+from query.model import TableUse
+from query.native.plan import SegmentFact
+from query.sql.catalogue import TableDef
+from query.worker_wire import root_path
+from segments.data_segment import DataSegment
+from segments.schema import SegmentSchema
+
+if TYPE_CHECKING:
+    from query.node import QueryNode
+
+CACHE_ROOT, MIRROR_ROOT = 0, 1
+"""Which of a worker's folders holds segments, and which live chunks."""
+
+
+class BoundQuery:
+    """What one statement is bound to: its tables, each at one version, and the files it reads.
+
+    It is the planner's catalogue: a table is bound when the planner first looks at it, so what the plan
+    says of columns holds for the rows that are read.
+    """
+
+    def __init__(self, node: QueryNode) -> None:
+        self._node = node
+        self._bound: dict[str, BoundTable | None] = {}
+        self._defs: dict[str, TableDef] = {}
+        self._pinned: list[DataSegment] = []
+        self._lock = threading.Lock()
+        self._run: Run | None = None
+        self._is_cancelled = False
+        self._is_closed = False
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """The tables it reads and their versions."""
+        return {name: bound.at.version for name, bound in self._bound.items() if bound is not None}
+
+    def table_names(self) -> Sequence[str]:
+        """Names of all tables."""
+        return self._node.table_names()
+
+    def table(self, name: str) -> TableDef | None:
+        """A table by its exact name, bound from now on."""
+        if name not in self._bound:
+            bound = self._bound[name] = self._node.bind(name)
+            if bound is not None:
+                live = {chunk.layout: chunk.columns for chunk in bound.chunks}
+                self._defs[name] = table_def(name, bound.at.snapshot.schema, bound.at.schemas, live.values())
+        return self._defs.get(name)
+
+    def time_range(self, name: str) -> tuple[int, int] | None:
+        """The times of a table's first and last row as this query sees it."""
+        self.table(name)
+        bound = self._bound[name]
+        if bound is None:
+            return None
+        parts: list[DataSegment | MirroredChunk] = [*bound.at.snapshot.segments, *bound.chunks]
+        if not parts:
+            return None
+        return min(part.min_time_ms for part in parts), max(part.max_time_ms for part in parts)
+
+    def segments(self, name: str) -> Sequence[SegmentFact]:
+        """A table's published segments as this query sees them."""
+        self.table(name)
+        bound = self._bound[name]
+        return [] if bound is None else [_fact(segment) for segment in bound.at.snapshot.segments]
+
+    def relation(self, use: TableUse) -> Relation:
+        """What the engine reads where the statement names the table; files outside its time bounds are left out.
+
+        Raises:
+            QueryUnavailable: a segment cannot be read.
+        """
+        if not use.is_stored:
+            return self._node.rows_at_hand(use)
+        bound = self._bound[use.datasource]
+        assert bound is not None, "a planned table was bound"
+        files: dict[SegmentSchema, list[str]] = {}
+        for segment in bound.at.snapshot.segments:
+            if _overlaps(segment, use.time_bounds):
+                self.check()
+                path = self._node.pin(segment)
+                self._pinned.append(segment)
+                files.setdefault(segment.schema, []).append(f"{root_path(CACHE_ROOT)}/{path.name}")
+        layouts: dict[str, list[MirroredChunk]] = {}
+        for chunk in bound.chunks:
+            if _overlaps(chunk, use.time_bounds):
+                layouts.setdefault(chunk.layout, []).append(chunk)
+        chunk_groups = [
+            ChunkGroup(chunks[0].columns, tuple(f"{root_path(MIRROR_ROOT)}/{chunk.name}" for chunk in chunks))
+            for chunks in layouts.values()
+        ]
+        return bind_table(use, [FileGroup(schema, tuple(paths)) for schema, paths in files.items()], chunk_groups)
+
+    def started(self, run: Run) -> None:
+        """The statement has a worker."""
+        with self._lock:
+            self._run = run
+            is_cancelled = self._is_cancelled
+        if is_cancelled:
+            run.cancel()
+
+    def cancel(self) -> None:
+        """Ends it wherever it stands."""
+        with self._lock:
+            self._is_cancelled = True
+            run = self._run
+        if run is not None:
+            run.cancel()
+
+    def check(self) -> None:
+        """Raises QueryCancelled when somebody cancelled it."""
+        if self._is_cancelled:
+            raise QueryCancelled("the query was cancelled")
+
+    def close(self) -> None:
+        """Lets go of its files."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._node.unpin(self._pinned)
+        for bound in self._bound.values():
+            if bound is not None:
+                bound.close()
+
+    def named(self, message: str) -> str:
+        """A message of the engine, with the segments it names by file."""
+        for segment in self._pinned:
+            if segment.checksum in message:
+                return f"segment {segment.id}: {message}"
+        return message
+
+
+def _overlaps(part: DataSegment | MirroredChunk, bounds: tuple[int | None, int | None]) -> bool:
+    start_ms, end_ms = bounds
+    return (end_ms is None or part.min_time_ms < end_ms) and (start_ms is None or part.max_time_ms >= start_ms)
+
+
+def renamed(error: QueryError, named: Callable[[str], str]) -> QueryError:
+    message = named(error.message)
+    if message == error.message or isinstance(error, InvalidQuery):
+        return error
+    return QueryUnavailable(message, error.context)
+
+
+def _fact(segment: DataSegment) -> SegmentFact:
+    interval = (segment.id.interval.start_ms, segment.id.interval.end_ms)
+    schema = segment.schema
+    return SegmentFact(
+        str(segment.id), interval, segment.rows, segment.size_bytes, schema.rollup, schema.query_granularity.name
+    )

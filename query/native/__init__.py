@@ -1,0 +1,1 @@
+"""Druid's native JSON queries: reads a query object and rewrites it for the engine."""

@@ -1,0 +1,157 @@
+"""Aggregators as SQL aggregates, each with its type; sketches are refused by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from query.errors import InvalidQuery
+from query.native import expressions
+from query.native.dimensions import dimension_of
+from query.native.filters import filter_sql
+from query.native.request import Part
+from query.native.rows import Rows
+from query.sql.casts import as_number, as_string, cast_to
+from query.sql.term import Term
+from query.sql.types import BIGINT, DOUBLE, FLOAT, VARCHAR, Family, SqlType
+
+_NUMBERS = {"long": BIGINT, "double": DOUBLE, "float": FLOAT}
+_SIMPLE = re.compile(r"(long|double|float|string)(Sum|Min|Max|First|Last|Any|Mean|FirstFold|LastFold)")
+_OF_NUMBERS = ("Sum", "Min", "Max", "Mean")
+_NOT_BUILT = re.compile(
+    r".*Sketch.*|hyperUnique|javascript|approxHistogram(Fold)?|fixedBucketsHistogram|bloom|spectatorHistogram|"
+    r"expression|timeMin|timeMax|variance(Fold)?|momentSketchMerge|sqlFirst|.*Distinct.*|.*FirstFold|.*LastFold"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """``sql`` is the call of an aggregate, safe to be selected; ``grouping`` names dimensions of a grouping id."""
+
+    name: str
+    sql: str
+    type: SqlType
+    grouping: tuple[str, ...] | None = None
+
+
+def aggregates_of(rows: Rows, query: Part, name: str = "aggregations") -> list[Aggregate]:
+    """The aggregators of a query.
+
+    Raises:
+        QueryError: one is unknown, not built or does not fit.
+    """
+    return [aggregate(rows, part, []) for part in query.parts(name)]
+
+
+def aggregate(rows: Rows, part: Part, conditions: list[str]) -> Aggregate:
+    """One aggregator over the rows that fulfil all conditions."""
+    kind = part.type
+    if kind == "filtered":
+        return _filtered(rows, part, conditions)
+    name = part.text("name")
+    suffix = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+    if kind == "count":
+        return Aggregate(name, f"count(*){suffix}", BIGINT)
+    if kind == "cardinality":
+        return Aggregate(name, _cardinality(rows, part, suffix), BIGINT)
+    if kind == "grouping":
+        return Aggregate(name, "", BIGINT, tuple(part.texts("groupings")))
+    match = _SIMPLE.fullmatch(kind)
+    rule = _RULES.get(match[2]) if match else None
+    if match is None or rule is None or (match[1] == "string" and match[2] in _OF_NUMBERS):
+        raise part.unsupported("the aggregator") if _NOT_BUILT.fullmatch(kind) else part.unknown_type("aggregator")
+    type_ = _NUMBERS.get(match[1], VARCHAR)
+    return rule(_Call(rows, part, name, match[2], type_, suffix))
+
+
+def _filtered(rows: Rows, part: Part, conditions: list[str]) -> Aggregate:
+    inner = part.part("aggregator")
+    if part.has("name") and not inner.has("name"):
+        inner = Part(inner.value | {"name": part.text("name")}, inner.path)
+    return aggregate(rows, inner, [*conditions, filter_sql(rows, part.part("filter"))])
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One aggregator of a column or expression."""
+
+    rows: Rows
+    part: Part
+    name: str
+    kind: str
+    type: SqlType
+    suffix: str
+
+    def operand(self) -> Term:
+        """What is aggregated, as the aggregator's type."""
+        if self.part.has("expression"):
+            found = expressions.compiled(self.rows, self.part.text("expression"))
+        else:
+            found = self.rows.column(self.part.text("fieldName"))
+        if self.type == VARCHAR:
+            return found if found.type.multi else as_string(found)
+        if found.type.multi or found.family in (Family.ARRAY, Family.COMPLEX):
+            raise InvalidQuery(f"{self.part.path}: {self.part.type} of a column of {found.type.druid} is not possible")
+        return cast_to(as_number(found), self.type)
+
+    def result(self, sql: str, type_: SqlType | None = None) -> Aggregate:
+        """The finished aggregate."""
+        return Aggregate(self.name, sql, type_ or self.type)
+
+
+def _sum(call: _Call) -> Aggregate:
+    operand = call.operand()
+    if call.type == FLOAT:
+        return call.result(f"CAST(sum(CAST({operand.sql} AS DOUBLE)){call.suffix} AS FLOAT)")
+    return call.result(f"sum({operand.sql}){call.suffix}")
+
+
+def _extreme(call: _Call) -> Aggregate:
+    return call.result(f"{call.kind.lower()}({call.operand().sql}){call.suffix}")
+
+
+def _mean(call: _Call) -> Aggregate:
+    return call.result(f"avg(CAST({call.operand().sql} AS DOUBLE)){call.suffix}", DOUBLE)
+
+
+def _at_time(call: _Call) -> Aggregate:
+    """The value of the first or last row by time, also when it is null."""
+    moment = call.rows.column(call.part.text_or("__time", "timeColumn"))
+    name = "arg_min_null" if call.kind == "First" else "arg_max_null"
+    operand = call.operand()
+    sql = f"{name}({operand.sql}, {moment.time_column or moment.sql}){call.suffix}"
+    return call.result(sql, operand.type if call.type == VARCHAR else None)
+
+
+def _any(call: _Call) -> Aggregate:
+    operand = call.operand()
+    return call.result(f"any_value({operand.sql}){call.suffix}", operand.type if call.type == VARCHAR else None)
+
+
+_RULES: dict[str, Callable[[_Call], Aggregate]] = {
+    "Sum": _sum,
+    "Min": _extreme,
+    "Max": _extreme,
+    "Mean": _mean,
+    "First": _at_time,
+    "Last": _at_time,
+    "Any": _any,
+}
+
+
+def _cardinality(rows: Rows, part: Part, suffix: str) -> str:
+    """Exact where Druid estimates: different values of all fields together, or different rows of them."""
+    specs = part.items("fields", "fieldNames")
+    if not specs:
+        raise InvalidQuery(f"{part.at('fields')}: at least one is needed")
+    terms = [dimension_of(rows, spec, f"{part.at('fields')}[{at}]").term for at, spec in enumerate(specs)]
+    if part.flag("byRow"):
+        return f"count(DISTINCT row({', '.join(one.sql for one in terms)})){suffix}"
+    if len(terms) == 1 and not terms[0].type.multi:
+        return f"count(DISTINCT {terms[0].sql}){suffix}"
+    lists = [one.sql if one.type.multi else f"[CAST({one.sql} AS VARCHAR)]" for one in terms]
+    joined = lists[0]
+    for other in lists[1:]:
+        joined = f"list_concat({joined}, {other})"
+    return f"coalesce(len(list_distinct(flatten(list({joined}){suffix}))), 0)"

@@ -1,0 +1,134 @@
+"""Dimension specs and virtual columns: what a native query groups by and what it calls that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from query.errors import InvalidQuery
+from query.native import expressions
+from query.native.expression_functions import as_type, json_value
+from query.native.extraction import extracted
+from query.native.request import Part, part_of
+from query.native.rows import Rows, call
+from query.sql import term as t
+from query.sql.casts import as_string, cast_to
+from query.sql.term import Term
+from query.sql.types import MULTI_VARCHAR, Family
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """``name`` is what the answer calls it; a multi-value ``term`` means one group per member."""
+
+    name: str
+    term: Term
+
+
+def dimension_of(rows: Rows, spec: Any, path: str) -> Dimension:
+    """A dimension from its name or spec. Values are texts unless the spec names another type.
+
+    Raises:
+        QueryError: it is neither, or of a type that is not built.
+    """
+    if isinstance(spec, str):
+        return Dimension(spec, _output(rows.column(spec), "STRING"))
+    part = part_of(spec, path)
+    kind = part.text_or("default", "type")
+    if kind in ("listFiltered", "regexFiltered", "prefixFiltered"):
+        inner = dimension_of(rows, part.get("delegate"), part.at("delegate"))
+        return Dimension(inner.name, _filtered(rows, part, inner.term))
+    if kind == "lookup":
+        raise part.unsupported("the dimension")
+    name = part.text("dimension")
+    operand = rows.column(name)
+    if kind == "extraction":
+        operand = extracted(rows.session, part.part("extractionFn"), operand)
+    elif kind != "default":
+        raise part.unknown_type("dimension")
+    return Dimension(part.text_or(name, "outputName"), _output(operand, part.text_or("STRING", "outputType")))
+
+
+def _output(operand: Term, type_name: str) -> Term:
+    if operand.family is Family.ARRAY:
+        return operand if type_name.upper().startswith("ARRAY") else cast_to(operand, MULTI_VARCHAR)
+    if operand.family is Family.COMPLEX:
+        raise InvalidQuery(f"a column of {operand.type.druid} cannot be grouped")
+    if type_name.upper() == "STRING":
+        return operand if operand.type.multi else as_string(operand)
+    if operand.type.multi:
+        raise InvalidQuery(f"a multi-value string cannot be grouped as {type_name}")
+    return as_type(operand, type_name)
+
+
+def _filtered(rows: Rows, part: Part, operand: Term) -> Term:
+    """Keeps the members that fit; a value of which nothing is left is null."""
+    member = rows.session.fresh("x")
+    kind = part.type
+    if kind == "listFiltered":
+        listed = ", ".join(t.text_sql(value) for value in part.texts("values"))
+        test = f"list_contains(CAST([{listed}] AS VARCHAR[]), {member})"
+        test = test if part.flag("isWhitelist", True) else f"NOT {test}"
+    elif kind == "regexFiltered":
+        test = f"regexp_full_match({member}, {t.text_sql(part.text('pattern'))})"
+    else:
+        test = f"starts_with({member}, {t.text_sql(part.text('prefix'))})"
+    return kept_members(cast_to(operand, MULTI_VARCHAR), member, test)
+
+
+def kept_members(operand: Term, member: str, test: str) -> Term:
+    """A multi-value string with the members that pass a test."""
+    kept = f"list_filter({operand.sql}, lambda {member}: coalesce({test}, FALSE))"
+    return Term(f"CAST({kept} AS VARCHAR[])", MULTI_VARCHAR)
+
+
+def add_virtual_columns(rows: Rows, query: Part) -> None:
+    """Makes the query's virtual columns known; one may use those before it, and hides a stored one of its name."""
+    for part in query.parts("virtualColumns"):
+        name = part.text("outputName", "name")
+        rows.virtual[name] = virtual_column(rows, part)
+
+
+def virtual_column(rows: Rows, part: Part) -> Term:
+    """One virtual column.
+
+    Raises:
+        QueryError: of a type that is unknown or not built, or its expression does not fit.
+    """
+    kind = part.type
+    if kind == "expression":
+        found = expressions.compiled(rows, part.text("expression"))
+        wanted = part.text_or("", "outputType")
+        return as_type(found, wanted) if wanted else found
+    if kind == "nested-field":
+        return _nested(rows, part)
+    if kind in ("mv-filtered", "list-filtered"):
+        inner = dimension_of(rows, part.get("delegate"), part.at("delegate"))
+        listed = ", ".join(t.text_sql(value) for value in part.texts("values"))
+        member = rows.session.fresh("x")
+        test = f"list_contains(CAST([{listed}] AS VARCHAR[]), {member})"
+        allowed = part.flag("isAllowList", True)
+        return kept_members(cast_to(inner.term, MULTI_VARCHAR), member, test if allowed else f"NOT {test}")
+    raise part.unknown_type("virtual column")
+
+
+def _nested(rows: Rows, part: Part) -> Term:
+    document = rows.column(part.text("columnName"))
+    path = t.text(_path(part))
+    compiler = expressions.Compiler(rows.session, rows.column)
+    if part.flag("processFromRaw"):
+        return call(rows.session, "JSON_QUERY", document, path)
+    found = json_value(compiler, document, path, part.text_or("STRING", "expectedType"))
+    return found
+
+
+def _path(part: Part) -> str:
+    if part.has("path"):
+        path = part.text("path")
+        return path if path.startswith("$") else f"${path}"
+    steps = []
+    for step in part.parts("pathParts"):
+        index = step.get("index")
+        field = str(step.get("field") or "").replace("\\", "\\\\").replace("'", "\\'")
+        steps.append(f"[{index}]" if index is not None else f"['{field}']")
+    return "$" + "".join(steps)

@@ -1,0 +1,345 @@
+"""The functions of Druid's expression language, most of them by the rule of the SQL function they share."""
+
+from __future__ import annotations
+
+from query.errors import InvalidQuery, UnsupportedQuery
+from query.native.expressions import FUNCTIONS, Compiler, function, named_type
+from query.native.rows import call, plain
+from query.sql import term as t
+from query.sql.casts import as_long, as_number, as_string, cast_to
+from query.sql.comparison import compare, like
+from query.sql.frame import per_member
+from query.sql.multi_value import is_missing
+from query.sql.operators import alike
+from query.sql.term import Term
+from query.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Family, array_of, element_of
+from segments.expression.tree import Call, Lambda
+
+# Expression functions that are a SQL function under another name, or under their own in upper case.
+_AS_SQL = {
+    "bitwiseand": "BITWISE_AND",
+    "bitwisecomplement": "BITWISE_COMPLEMENT",
+    "bitwiseor": "BITWISE_OR",
+    "bitwiseshiftleft": "BITWISE_SHIFT_LEFT",
+    "bitwiseshiftright": "BITWISE_SHIFT_RIGHT",
+    "bitwisexor": "BITWISE_XOR",
+    "div": "DIV",
+    "format": "STRING_FORMAT",
+    "log": "LN",
+    "pow": "POWER",
+    "remainder": "MOD",
+    "signum": "SIGN",
+    "timestamp_ceil": "TIME_CEIL",
+    "timestamp_extract": "TIME_EXTRACT",
+    "timestamp_floor": "TIME_FLOOR",
+    "timestamp_format": "TIME_FORMAT",
+    "timestamp_parse": "TIME_PARSE",
+    "timestamp_shift": "TIME_SHIFT",
+    "todegrees": "DEGREES",
+    "toradians": "RADIANS",
+    "trim": "BTRIM",
+}
+_SAME_NAME = """
+abs acos array_to_mv asin atan atan2 coalesce concat contains_string cos cot decode_base64_utf8 exp greatest
+human_readable_binary_byte_format human_readable_decimal_byte_format human_readable_decimal_format icontains_string
+ipv4_match ipv4_parse ipv4_stringify json_keys json_merge json_query json_query_array least left log10 lower lpad ltrim
+mv_filter_none mv_filter_only mv_to_array nullif nvl parse_json parse_long pi regexp_extract regexp_like regexp_replace
+repeat replace reverse right round rpad rtrim safe_divide scalar_in_array sin sqrt string_to_array strlen tan
+to_json_string try_parse_json upper
+"""
+_AS_SQL |= {name: name.upper() for name in _SAME_NAME.split()}
+# Each has an MV_ twin in SQL for multi-value strings.
+_LISTS = frozenset(
+    [
+        "append",
+        "concat",
+        "contains",
+        "length",
+        "offset",
+        "offset_of",
+        "ordinal",
+        "ordinal_of",
+        "overlap",
+        "prepend",
+        "slice",
+        "to_string",
+    ]
+)
+_DUCKDB_MATH = {"cbrt": "cbrt", "cosh": "cosh", "sinh": "sinh", "tanh": "tanh", "rint": "round_even"}
+_REDUCED = {"max": "greatest", "min": "least"}
+
+
+def called(compiler: Compiler, tree: Call) -> Term:
+    """The term of a call.
+
+    Raises:
+        QueryError: the function is not built, or its arguments do not fit.
+    """
+    rule = FUNCTIONS.get(tree.name)
+    if rule is not None:
+        return rule(compiler, tree)
+    terms = [compiler.value(argument) for argument in tree.arguments if not isinstance(argument, Lambda)]
+    if tree.name in _AS_SQL:
+        return call(compiler.session, _AS_SQL[tree.name], *terms)
+    if tree.name.startswith("array_") and tree.name[6:] in _LISTS:
+        prefix = "MV" if any(term.type.multi for term in terms) or _is_text(tree.name, terms) else "ARRAY"
+        return call(compiler.session, f"{prefix}_{tree.name[6:].upper()}", *terms)
+    if tree.name in _DUCKDB_MATH:
+        extra = ", 0" if tree.name == "rint" else ""
+        return Term(f"{_DUCKDB_MATH[tree.name]}({cast_to(as_number(terms[0]), DOUBLE).sql}{extra})", DOUBLE)
+    raise UnsupportedQuery(f"the expression function {tree.name!r} is not supported")
+
+
+def _is_text(name: str, terms: list[Term]) -> bool:
+    """True when a text stands where the array of a function is expected: it counts as a list of one."""
+    at = 1 if name == "array_prepend" else 0
+    return terms[at].family is Family.STRING
+
+
+def _values(compiler: Compiler, tree: Call) -> list[Term]:
+    return [compiler.value(argument) for argument in tree.arguments]
+
+
+def _chosen(compiler: Compiler, branches: list[tuple[str, Term]], default: Term) -> Term:
+    results, type_ = alike(compiler.frame, [*(value for _, value in branches), default], "a choice")
+    whens = [f"WHEN {test} THEN {value.sql}" for (test, _), value in zip(branches, results, strict=False)]
+    return t.expression(f"CASE {' '.join(whens)} ELSE {results[-1].sql} END", type_)
+
+
+@function("if")
+def _if(compiler: Compiler, tree: Call) -> Term:
+    test, *values = tree.arguments
+    first, second = (compiler.value(value) for value in values)
+    return _chosen(compiler, [(compiler.condition(test), first)], second)
+
+
+@function("case_searched")
+def _case_searched(compiler: Compiler, tree: Call) -> Term:
+    *pairs, default = [*tree.arguments] if len(tree.arguments) % 2 else [*tree.arguments, None]
+    branches = [
+        (compiler.condition(pairs[at]), compiler.value(pairs[at + 1]))  # type: ignore[arg-type]
+        for at in range(0, len(pairs), 2)
+    ]
+    return _chosen(compiler, branches, t.null() if default is None else compiler.value(default))
+
+
+@function("case_simple")
+def _case_simple(compiler: Compiler, tree: Call) -> Term:
+    subject, *rest = _values(compiler, tree)
+    pairs = rest if len(rest) % 2 == 0 else rest[:-1]
+    branches = [(compare(compiler.frame, "=", subject, pairs[at]).sql, pairs[at + 1]) for at in range(0, len(pairs), 2)]
+    return _chosen(compiler, branches, rest[-1] if len(rest) % 2 else t.null())
+
+
+@function("isnull", "notnull")
+def _is_null(compiler: Compiler, tree: Call) -> Term:
+    operand = compiler.value(tree.arguments[0])
+    missing = is_missing(operand) if operand.type.multi else f"({operand.sql} IS NULL)"
+    return Term(missing if tree.name == "isnull" else f"(NOT {missing})", BOOLEAN)
+
+
+@function("istrue", "isfalse", "nottrue", "notfalse")
+def _is_true(compiler: Compiler, tree: Call) -> Term:
+    word = "TRUE" if tree.name.endswith("true") else "FALSE"
+    test = "IS NOT DISTINCT FROM" if tree.name.startswith("is") else "IS DISTINCT FROM"
+    return t.expression(f"{compiler.condition(tree.arguments[0])} {test} {word}", BOOLEAN)
+
+
+@function("isdistinctfrom", "notdistinctfrom")
+def _is_distinct(compiler: Compiler, tree: Call) -> Term:
+    pair, _ = alike(compiler.frame, _values(compiler, tree), tree.name)
+    test = "IS DISTINCT FROM" if tree.name.startswith("is") else "IS NOT DISTINCT FROM"
+    return t.expression(f"{pair[0].sql} {test} {pair[1].sql}", BOOLEAN)
+
+
+@function("cast")
+def _cast(compiler: Compiler, tree: Call) -> Term:
+    operand, name = _values(compiler, tree)
+    if not isinstance(name.value, str):
+        raise InvalidQuery("cast needs the name of a type, such as 'LONG'")
+    return as_type(operand, name.value)
+
+
+def as_type(operand: Term, name: str) -> Term:
+    """A value as the type of a name; a long from a fraction is cut, from a text it must be whole.
+
+    Raises:
+        InvalidQuery: there is no such type, or no such cast.
+    """
+    type_ = named_type(name)
+    if operand.type.multi and type_ == VARCHAR:
+        return operand
+    if type_.family is Family.ARRAY and operand.family is not Family.ARRAY and not operand.type.multi:
+        member = cast_to(operand, element_of(type_))
+        return t.expression(f"CASE WHEN {member.sql} IS NOT NULL THEN [{member.sql}] END", type_)
+    return cast_to(operand, type_)
+
+
+@function("floor", "ceil")
+def _whole(compiler: Compiler, tree: Call) -> Term:
+    number = cast_to(as_number(compiler.value(tree.arguments[0])), DOUBLE)
+    return t.call(tree.name, DOUBLE, number.sql)
+
+
+@function("max", "min")
+def _two(compiler: Compiler, tree: Call) -> Term:
+    pair, type_ = alike(compiler.frame, [as_number(value) for value in _values(compiler, tree)], tree.name)
+    both = f"{pair[0].sql} IS NOT NULL AND {pair[1].sql} IS NOT NULL"
+    name = _REDUCED[tree.name]
+    return t.expression(f"CASE WHEN {both} THEN {name}({pair[0].sql}, {pair[1].sql}) END", type_)
+
+
+@function("hypot", "copysign", "expm1", "log1p")
+def _composed(compiler: Compiler, tree: Call) -> Term:
+    sides = [cast_to(as_number(value), DOUBLE).sql for value in _values(compiler, tree)]
+    formula = {
+        "hypot": "sqrt({0} * {0} + {1} * {1})",
+        "copysign": "CASE WHEN signbit({1}) THEN -abs({0}) ELSE abs({0}) END",
+        "expm1": "exp({0}) - 1",
+        "log1p": "ln(1 + {0})",
+    }[tree.name]
+    return t.expression(formula.format(*sides), DOUBLE)
+
+
+@function("substring")
+def _substring(compiler: Compiler, tree: Call) -> Term:
+    operand, start, length = _values(compiler, tree)
+    if not isinstance(start.value, int) or not isinstance(length.value, int):
+        raise InvalidQuery("substring takes a constant index from 0 and a constant length, -1 for the rest")
+    return substring(compiler, operand, start.value, length.value)
+
+
+def substring(compiler: Compiler, operand: Term, index: int, length: int) -> Term:
+    """The text from an index counted from 0; null when the text ends before it."""
+
+    def one(text: str) -> str:
+        size = f", {length}" if length >= 0 else ""
+        return f"(CASE WHEN length({text}) > {index} THEN substring({text}, {index + 1}{size}) END)"
+
+    return per_member(compiler.frame, [operand], lambda frame, terms: Term(one(as_string(terms[0]).sql), VARCHAR))
+
+
+@function("strpos")
+def _strpos(compiler: Compiler, tree: Call) -> Term:
+    text, needle, *from_ = _values(compiler, tree)
+    sides = [as_string(side).sql for side in (text, needle)]
+    if not from_:
+        return t.expression(f"strpos({sides[0]}, {sides[1]}) - 1", INTEGER)
+    start = as_long(from_[0]).sql
+    rest = f"strpos(substring({sides[0]}, {start} + 1), {sides[1]})"
+    return t.expression(f"CASE WHEN {rest} > 0 THEN {rest} + {start} - 1 ELSE -1 END", INTEGER)
+
+
+@function("like")
+def _like(compiler: Compiler, tree: Call) -> Term:
+    operand, pattern, *escape = _values(compiler, tree)
+    return like(compiler.frame, operand, pattern, escape[0] if escape else None)
+
+
+@function("timestamp", "unix_timestamp")
+def _timestamp(compiler: Compiler, tree: Call) -> Term:
+    moment = call(compiler.session, "TIME_PARSE", *_values(compiler, tree))
+    return moment if tree.name == "timestamp" else t.expression(f"{moment.sql} // 1000", BIGINT)
+
+
+@function("array")
+def _array(compiler: Compiler, tree: Call) -> Term:
+    members, type_ = alike(compiler.frame, _values(compiler, tree) or [t.null()], "array")
+    array = array_of(type_)
+    inside = ", ".join(cast_to(member, element_of(array)).sql for member in members) if tree.arguments else ""
+    return Term(f"CAST([{inside}] AS {array.duckdb})", array)
+
+
+@function("array_set_add", "array_set_add_all")
+def _set_add(compiler: Compiler, tree: Call) -> Term:
+    array, other = _values(compiler, tree)
+    if array.family is not Family.ARRAY:
+        raise InvalidQuery(f"{tree.name} needs an array")
+    added = cast_to(other, array.type).sql if other.family is Family.ARRAY else f"[{other.sql}]"
+    joined = f"list_sort(list_distinct(list_concat({array.sql}, {added})))"
+    return t.expression(f"CASE WHEN {array.sql} IS NOT NULL THEN {joined} END", array.type)
+
+
+@function("mv_harmonize_nulls")
+def _harmonized(compiler: Compiler, tree: Call) -> Term:
+    operand = compiler.value(tree.arguments[0])
+    if not operand.type.multi:
+        return operand
+    return Term(f"(CASE WHEN {is_missing(operand)} THEN [NULL] ELSE {operand.sql} END)", operand.type)
+
+
+def _over(compiler: Compiler, tree: Call) -> tuple[Lambda, Term, str, Term]:
+    """A lambda, the list it is for, the name of one member in it and that member."""
+    lambda_, source = tree.arguments[0], compiler.value(tree.arguments[1])
+    assert isinstance(lambda_, Lambda), "the parser gives these functions a lambda"
+    name = compiler.session.fresh("x")
+    if source.family is Family.ARRAY:
+        return lambda_, source, name, Term(name, element_of(source.type))
+    text = cast_to(source, VARCHAR) if not source.type.multi else source
+    listed = text if text.type.multi else Term(f"[{text.sql}]", array_of(VARCHAR))
+    return lambda_, listed, name, Term(name, VARCHAR)
+
+
+@function("map")
+def _map(compiler: Compiler, tree: Call) -> Term:
+    lambda_, listed, name, member = _over(compiler, tree)
+    body = plain(compiler.inside(lambda_, member).value(lambda_.body))
+    if body.family is Family.ARRAY:
+        raise InvalidQuery("map gives one value per member, no array")
+    type_ = listed.type if listed.type.multi and body.family is Family.STRING else array_of(body.type)
+    return Term(f"list_transform({listed.sql}, lambda {name}: {body.sql})", type_)
+
+
+@function("filter", "any", "all")
+def _filter(compiler: Compiler, tree: Call) -> Term:
+    lambda_, listed, name, member = _over(compiler, tree)
+    test = f"coalesce({compiler.inside(lambda_, member).condition(lambda_.body)}, FALSE)"
+    if tree.name == "filter":
+        return Term(f"list_filter({listed.sql}, lambda {name}: {test})", listed.type)
+    if tree.name == "any":
+        return t.expression(f"len(list_filter({listed.sql}, lambda {name}: {test})) > 0", BOOLEAN)
+    return t.expression(f"len(list_filter({listed.sql}, lambda {name}: NOT {test})) = 0", BOOLEAN)
+
+
+@function("json_value")
+def _json_value(compiler: Compiler, tree: Call) -> Term:
+    document, path, *type_ = _values(compiler, tree)
+    name = type_[0].value if type_ else "STRING"
+    return json_value(compiler, document, path, str(name))
+
+
+def json_value(compiler: Compiler, document: Term, path: Term, type_name: str) -> Term:
+    """The scalar at a path of nested data, as a type by its native name."""
+    if type_name.upper().startswith("ARRAY"):
+        type_ = named_type(type_name)
+        array = call(compiler.session, "JSON_QUERY_ARRAY", document, path)
+        return Term(f"TRY_CAST({array.sql} AS {type_.duckdb})", type_)
+    found = call(compiler.session, "JSON_VALUE", document, path)
+    if type_name.upper() == "LONG":
+        whole = cast_to(found, BIGINT).sql
+        return t.expression(f"coalesce({whole}, TRY_CAST(trunc(TRY_CAST({found.sql} AS DOUBLE)) AS BIGINT))", BIGINT)
+    return cast_to(found, named_type(type_name))
+
+
+@function("json_object")
+def _json_object(compiler: Compiler, tree: Call) -> Term:
+    terms = _values(compiler, tree)
+    if len(terms) % 2:
+        raise InvalidQuery("json_object takes pairs of a key and a value")
+    parts = []
+    for at in range(0, len(terms), 2):
+        text = call(compiler.session, "TO_JSON_STRING", terms[at + 1])
+        parts += [as_string(terms[at]).sql, f"CAST({text.sql} AS JSON)"]
+    from query.sql.functions_json import JSON
+
+    return Term(f"CAST(json_object({', '.join(parts)}) AS VARCHAR)", JSON)
+
+
+@function("lookup")
+def _lookup(compiler: Compiler, tree: Call) -> Term:
+    raise UnsupportedQuery("lookups are not supported")
+
+
+def moment_of(term: Term) -> Term:
+    """A long as the time that SQL's rules for times want."""
+    return Term(as_long(as_number(term)).sql, TIMESTAMP, time_column=term.time_column, table=term.table)

@@ -1,0 +1,150 @@
+"""Writes the SELECT that groups rows and computes aggregates and post-aggregates, for all query types that do so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from query.errors import InvalidQuery
+from query.native.aggregators import Aggregate, aggregates_of
+from query.native.dimensions import Dimension, add_virtual_columns
+from query.native.filters import where
+from query.native.granularity import Granularity
+from query.native.intervals import Interval, intervals_of
+from query.native.plan import Setting, distinct_names
+from query.native.post_aggregators import post_aggregate
+from query.native.rows import Rows
+from query.native.sources import rows_of
+from query.sql import term as t
+from query.sql.multi_value import spread
+from query.sql.scope import Output
+from query.sql.term import Term
+from query.sql.types import BIGINT, VARCHAR
+from segments.schema import TIME_COLUMN
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a query reads: its rows with virtual columns, the conditions on them, and its intervals."""
+
+    rows: Rows
+    conditions: list[str]
+    intervals: tuple[Interval, ...]
+
+    @property
+    def where(self) -> str:
+        """The WHERE clause, empty without conditions."""
+        return f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
+
+
+def reading(setting: Setting, intervals_required: bool = True) -> Reading:
+    """Opens a query's data source and translates intervals, virtual columns and filter.
+
+    Raises:
+        QueryError: one of them is at fault.
+    """
+    query = setting.query
+    given = query.get("dataSource")
+    if given is None:
+        raise InvalidQuery("dataSource: one is needed")
+    intervals = intervals_of(query, intervals_required)
+    rows = rows_of(setting.session, given, "dataSource", setting.subquery)
+    conditions = rows.within(intervals)
+    add_virtual_columns(rows, query)
+    return Reading(rows, conditions + where(rows, query), intervals)
+
+
+@dataclass(slots=True)
+class Groups:
+    """A grouping under way. Columns are internal: t the bucket, d0.. dimensions, a0.. aggregates, p0.. the others."""
+
+    reading: Reading
+    granularity: Granularity
+    dimensions: Sequence[Dimension] = ()
+    aggregates: list[Aggregate] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, setting: Setting, granularity: Granularity, read: Reading, dimensions: Sequence[Dimension]) -> Groups:
+        """The groups of a query with its aggregators.
+
+        Raises:
+            QueryError: two have the same name, or one does not fit.
+        """
+        groups = cls(read, granularity, dimensions, aggregates_of(read.rows, setting.query))
+        groups.outputs = [Output(one.name, f"d{at}", one.term.type) for at, one in enumerate(dimensions)]
+        for at, one in enumerate(dimensions):
+            if one.term.type.multi:
+                groups.outputs[at] = Output(one.name, f"d{at}", VARCHAR)
+        groups.outputs += [Output(one.name, f"a{at}", one.type) for at, one in enumerate(groups.aggregates)]
+        posts = [part.text_or("", "name") for part in setting.query.parts("postAggregations")]
+        distinct_names([one.name for one in groups.outputs] + posts)
+        return groups
+
+    def select(self, kind: int | None = None, kept: frozenset[int] | None = None, empty: bool = False) -> str:
+        """One grouping: by the bucket and the dimensions in ``kept`` (all when None); ``kind`` is a constant column k.
+
+        ``empty`` groups no rows at all, which gives one row of what aggregates are without any.
+        """
+        items = [] if kind is None else [f"{kind} AS k"]
+        source, keys = self.reading.rows.sql, []
+        moment = self.reading.rows.time()
+        buckets = not self.granularity.is_all
+        bucket = self.granularity.floor_sql(moment.sql) if buckets and moment else "NULL"
+        items.append(f"CAST({'NULL' if empty else bucket} AS BIGINT) AS t")
+        if buckets and not empty:
+            keys.append("t")
+        for at, dimension in enumerate(self.dimensions):
+            if kept is not None and at not in kept:
+                items.append(f"CAST(NULL AS {self.outputs[at].type.duckdb}) AS d{at}")
+                continue
+            value = dimension.term.sql
+            if dimension.term.type.multi:
+                value = f"u{at}.m"
+                source += f" CROSS JOIN LATERAL (SELECT {spread(dimension.term)} AS m) AS u{at}"
+            items.append(f"{value} AS d{at}")
+            keys.append(f"d{at}")
+        items += [f"{self._aggregate(one, kept)} AS a{at}" for at, one in enumerate(self.aggregates)]
+        conditions = " WHERE FALSE" if empty else self.reading.where
+        # Keys by position: a column of the table may have the same internal name.
+        first = 1 if kind is None else 2
+        positions = [str(first + (0 if key == "t" else 1 + int(key[1:]))) for key in keys]
+        grouped = f" GROUP BY {', '.join(positions)}" if positions else ""
+        return f"SELECT {', '.join(items)} FROM {source}{conditions}{grouped}"
+
+    def _aggregate(self, one: Aggregate, kept: frozenset[int] | None) -> str:
+        if one.grouping is None:
+            return one.sql
+        bits = 0
+        names = [dimension.name for dimension in self.dimensions]
+        for name in one.grouping:
+            missing = name not in names or (kept is not None and names.index(name) not in kept)
+            bits = bits << 1 | missing
+        return f"CAST({bits} AS BIGINT)"
+
+    def names(self) -> dict[str, Term]:
+        """What each name of the answer means outside the grouping."""
+        return {one.name: Term(one.internal, one.type) for one in self.outputs}
+
+    def with_posts(self, setting: Setting, sql: str) -> str:
+        """The grouping with the query's post-aggregates, one level of SELECT for each."""
+        for at, part in enumerate(setting.query.parts("postAggregations")):
+            known = self.names()
+            term = post_aggregate(setting.session, part, lambda name, known=known: _known(known, name))  # type: ignore[misc]
+            self.outputs.append(Output(part.text("name"), f"p{at}", term.type))
+            sql = f"SELECT *, {term.sql} AS p{at} FROM ({sql})"
+        return sql
+
+    def inner(self, sql: str) -> tuple[str, tuple[Output, ...]]:
+        """The groups as the data source of another query: the bucket is the time, unless there is one bucket only."""
+        moment = () if self.granularity.is_all else (Output(TIME_COLUMN, "t", BIGINT),)
+        return sql, (*moment, *self.outputs)
+
+    @property
+    def bucket(self) -> Output:
+        """The bucket's start; NULL under granularity all."""
+        return Output("timestamp", "t", BIGINT)
+
+
+def _known(names: dict[str, Term], name: str) -> Term:
+    return names.get(name) or t.null(BIGINT)

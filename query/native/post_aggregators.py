@@ -1,0 +1,88 @@
+"""Post-aggregators: values computed from a group's aggregates, one level of SELECT each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from query.errors import InvalidQuery
+from query.native.expression_functions import as_type
+from query.native.expressions import Compiler, parsed
+from query.native.request import Part
+from query.native.rows import plain
+from query.sql import term as t
+from query.sql.casts import as_number, cast_to
+from query.sql.frame import Session
+from query.sql.term import Term
+from query.sql.types import BIGINT, DOUBLE
+
+Names = Callable[[str], Term]
+"""What a name of the answer means: a dimension, an aggregate or an earlier post-aggregate."""
+
+_SYMBOLS = ("+", "-", "*")
+_NOT_BUILT = ("hyperUniqueCardinality", "javascript", "quantile", "quantiles", "min", "max")
+
+
+def post_aggregate(session: Session, part: Part, names: Names) -> Term:
+    """One post-aggregator.
+
+    Raises:
+        QueryError: it is unknown, not built, or does not fit.
+    """
+    kind = part.type
+    if kind in ("fieldAccess", "finalizingFieldAccess"):
+        return names(part.text("fieldName", "name"))
+    if kind == "constant":
+        value = part.get("value")
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise InvalidQuery(f"{part.at('value')}: a number is needed")
+        return t.constant(value).typed(BIGINT if isinstance(value, int) else DOUBLE)
+    if kind == "arithmetic":
+        return _arithmetic(session, part, names)
+    if kind == "expression":
+        found = plain(Compiler(session, names).term(parsed(part.text("expression"))))
+        return as_type(found, part.text("outputType")) if part.has("outputType") else found
+    if kind in ("longGreatest", "longLeast", "doubleGreatest", "doubleLeast"):
+        return _extreme(session, part, names)
+    if kind in _NOT_BUILT or "Sketch" in kind or kind.startswith(("approx", "moment", "tDigest")):
+        raise part.unsupported("the post-aggregator")
+    raise part.unknown_type("post-aggregator")
+
+
+def _fields(session: Session, part: Part, names: Names) -> list[Term]:
+    terms = [as_number(post_aggregate(session, field, names)) for field in part.parts("fields")]
+    if not terms:
+        raise InvalidQuery(f"{part.at('fields')}: at least one is needed")
+    return terms
+
+
+def _arithmetic(session: Session, part: Part, names: Names) -> Term:
+    """Always a double. A division by zero is 0 with ``/``, and what Java makes of it with ``quotient``."""
+    symbol = part.text("fn")
+    fields = _fields(session, part, names)
+    if len(fields) < 2:
+        raise InvalidQuery(f"{part.at('fields')}: at least two are needed")
+    result, *others = (cast_to(one, DOUBLE).sql for one in fields)
+    for other in others:
+        if symbol in _SYMBOLS:
+            result = f"({result} {symbol} {other})"
+        elif symbol == "/":
+            result = f"(CASE WHEN {other} = 0 THEN 0.0 ELSE {result} / {other} END)"
+        elif symbol == "quotient":
+            result = _quotient(result, other)
+        elif symbol == "pow":
+            result = f"pow({result}, {other})"
+        else:
+            raise InvalidQuery(f"{part.at('fn')}: {symbol!r} is none of + - * / quotient pow")
+    return Term(f"CAST({result} AS DOUBLE)", DOUBLE)
+
+
+def _quotient(left: str, right: str) -> str:
+    infinite = f"CASE WHEN {left} > 0 THEN 'Infinity' WHEN {left} < 0 THEN '-Infinity' ELSE 'NaN' END"
+    by_zero = f"CASE WHEN {left} IS NOT NULL THEN CAST({infinite} AS DOUBLE) END"
+    return f"(CASE WHEN {right} = 0 THEN {by_zero} ELSE {left} / {right} END)"
+
+
+def _extreme(session: Session, part: Part, names: Names) -> Term:
+    type_ = BIGINT if part.type.startswith("long") else DOUBLE
+    inside = ", ".join(cast_to(one, type_).sql for one in _fields(session, part, names))
+    return t.call("greatest" if part.type.endswith("Greatest") else "least", type_, inside)

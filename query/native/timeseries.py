@@ -1,0 +1,209 @@
+"""The query types timeseries and topN: aggregates per bucket of time, and the best of a dimension in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from query.errors import InvalidQuery
+from query.native.dimensions import dimension_of
+from query.native.granularity import Granularity, granularity_of
+from query.native.grouping import Groups, reading
+from query.native.intervals import ETERNITY, Interval
+from query.native.ordering import known_order, ordered, sort_key
+from query.native.plan import Draft, Setting
+from query.native.request import Part, part_of
+from query.native.rows import Rows
+from query.native.shapes import Stamps, json_object
+from query.sql import term as t
+from query.sql.scope import Output
+from query.sql.term import Term
+from query.sql.types import BIGINT
+
+_EMPTY, _BUCKET, _TOTAL = 0, 1, 2
+
+
+def timeseries(setting: Setting) -> Draft:
+    """Aggregates per bucket, also for buckets without rows between the table's first and last."""
+    query, granularity = setting.query, granularity_of(setting.query)
+    read = reading(setting)
+    groups = Groups.of(setting, granularity, read, ())
+    skip = setting.context.flag("skipEmptyBuckets")
+    buckets = groups.select(_BUCKET)
+    if granularity.is_all and skip:
+        buckets += " HAVING count(*) > 0"
+    selects = [buckets, groups.select(_EMPTY, empty=True)]
+    if setting.context.flag("grandTotal"):
+        total = Groups(read, Granularity(None), (), groups.aggregates, groups.outputs)
+        selects.append(total.select(_TOTAL))
+    sql = groups.with_posts(setting, " UNION ALL ".join(selects))
+    down = query.flag("descending")
+    columns = (Output("k", "k", BIGINT), groups.bucket, *groups.outputs)
+    listed = ", ".join(column.internal for column in columns)
+    sql = f"SELECT {listed} FROM ({sql}) ORDER BY k, t {'DESC' if down else 'ASC'}"
+    covered = covered_times(setting, read.rows, read.intervals)
+    filled = () if skip or granularity.is_all or granularity.is_none else covered
+    names = tuple(one.name for one in groups.outputs)
+    limit = query.whole("limit", least=1)
+    first = first_stamp(covered, read.intervals)
+    shape = TimeseriesShape(Stamps.of(setting, granularity), filled, names, down, limit, first)
+    return Draft(sql, columns, shape, groups.inner(f"SELECT * FROM ({sql}) WHERE k = {_BUCKET}"))
+
+
+def covered_times(setting: Setting, rows: Rows, intervals: tuple[Interval, ...]) -> tuple[Interval, ...]:
+    """The parts of the intervals in which the tables have rows: from their first to their last."""
+    ranges = [found for table in rows.tables if (found := setting.catalogue.time_range(table.name)) is not None]
+    if not ranges:
+        return ()
+    first, last = min(one for one, _ in ranges), max(one for _, one in ranges) + 1
+    cut = [(max(start, first), min(end, last)) for start, end in intervals]
+    return tuple((start, end) for start, end in cut if start < end)
+
+
+def first_stamp(covered: tuple[Interval, ...], intervals: tuple[Interval, ...]) -> int:
+    """The time that one bucket of all carries: the first row's that the intervals reach, else their start."""
+    return (covered or intervals or (ETERNITY,))[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeseriesShape:
+    """``[{timestamp, result}]``; ``filled`` are the times in which buckets without rows are told too."""
+
+    stamps: Stamps
+    filled: tuple[Interval, ...]
+    names: tuple[str, ...]
+    descending: bool
+    limit: int | None
+    first_ms: int
+
+    def pieces(self, rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
+        """The body."""
+        total: tuple[str, ...] | None = None
+        written = 0
+        yield "["
+        for kind, bucket, cells in self._buckets(rows):
+            if kind == _TOTAL:
+                total = cells
+            elif self.limit is None or written < self.limit:
+                yield self._element(self.stamps.json(bucket), cells, written)
+                written += 1
+        if total is not None:
+            yield self._element("null", total, written)
+        yield "]"
+
+    def _element(self, stamp: str, cells: tuple[str, ...], written: int) -> str:
+        return f'{"," if written else ""}{{"timestamp":{stamp},"result":{json_object(self.names, cells)}}}'
+
+    def _buckets(self, rows: Iterator[tuple[str, ...]]) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+        """Rows as kind, bucket and cells, with the missing buckets in their places."""
+        waiting = self._starts()
+        empty: tuple[str, ...] = ()
+        expected = next(waiting, None)
+        for kind, bucket, *cells in rows:
+            if int(kind) == _EMPTY:
+                empty = tuple(cells)
+                continue
+            start = int(bucket) if bucket != "null" else self.first_ms
+            is_bucket = int(kind) == _BUCKET
+            while expected is not None and (not is_bucket or self._before(expected, start)):
+                yield _BUCKET, expected, empty
+                expected = next(waiting, None)
+            if is_bucket and expected == start:
+                expected = next(waiting, None)
+            yield int(kind), start, tuple(cells)
+        while expected is not None:
+            yield _BUCKET, expected, empty
+            expected = next(waiting, None)
+
+    def _before(self, one: int, other: int) -> bool:
+        return one > other if self.descending else one < other
+
+    def _starts(self) -> Iterator[int]:
+        granularity = self.stamps.granularity
+        if not self.descending:
+            last = None
+            for interval in self.filled:
+                for start in granularity.starts(interval):
+                    if last is None or start > last:
+                        yield start
+                    last = start if last is None else max(last, start)
+            return
+        yield from sorted({start for interval in self.filled for start in granularity.starts(interval)}, reverse=True)
+
+
+def top_n(setting: Setting) -> Draft:
+    """The best values of a dimension per bucket, exactly."""
+    query, granularity = setting.query, granularity_of(setting.query)
+    threshold = query.whole("threshold", least=1)
+    if threshold is None:
+        raise InvalidQuery("threshold: a number of 1 or more is needed")
+    read = reading(setting)
+    if not query.has("dimension"):
+        raise InvalidQuery("dimension: one is needed")
+    dimension = dimension_of(read.rows, query.get("dimension"), "dimension")
+    groups = Groups.of(setting, granularity, read, (dimension,))
+    sql = groups.with_posts(setting, groups.select())
+    metric = query.get("metric")
+    if isinstance(metric, str):
+        metric = {"type": "numeric", "metric": metric}
+    order, test = _metric_order(setting, groups, part_of(metric, "metric"), False)
+    ranked = f"SELECT *, row_number() OVER (PARTITION BY t ORDER BY {order}) AS r FROM ({sql}){test}"
+    columns = (groups.bucket, *groups.outputs)
+    listed = ", ".join(column.internal for column in columns)
+    sql = f"SELECT {listed} FROM ({ranked}) WHERE r <= {threshold} ORDER BY t, r"
+    first = first_stamp(covered_times(setting, read.rows, read.intervals), read.intervals)
+    names = tuple(one.name for one in groups.outputs)
+    return Draft(sql, columns, BucketShape(Stamps.of(setting, granularity), names, first), groups.inner(sql))
+
+
+def _metric_order(setting: Setting, groups: Groups, metric: Part, inverted: bool) -> tuple[str, str]:
+    """The ORDER BY of a metric spec, and the WHERE of where the last answer stopped.
+
+    Ties, which Druid leaves open, are broken by the dimension.
+    """
+    kind, known = metric.type, groups.names()
+    value = Term("d0", groups.outputs[0].type)
+    tie = ordered("d0", descending=inverted)
+    if kind == "numeric":
+        name = metric.text("metric")
+        if name not in known:
+            raise InvalidQuery(f"{metric.at('metric')}: {name!r} is no aggregator or post-aggregator of the query")
+        return f"{ordered(known[name].sql, descending=not inverted)}, {ordered('d0')}", ""
+    if kind == "inverted":
+        inner = metric.get("metric")
+        part = part_of({"type": "numeric", "metric": inner} if isinstance(inner, str) else inner, metric.at("metric"))
+        return _metric_order(setting, groups, part, not inverted)
+    orders = {"lexicographic": "lexicographic", "alphaNumeric": "alphanumeric"}
+    if kind != "dimension" and kind not in orders:
+        raise metric.unknown_type("topN metric")
+    order = orders.get(kind) or known_order(metric.text_or("lexicographic", "ordering"), metric.at("ordering"))
+    key = sort_key(setting.session, value, order)
+    test = ""
+    if metric.has("previousStop"):
+        stop = sort_key(setting.session, t.text(str(metric.get("previousStop"))), order)
+        test = f" WHERE {key} {'<' if inverted else '>'} {stop}"
+    if order == "numeric":
+        tie = ordered("d0", descending=not inverted)
+    return f"{ordered(key, inverted)}, {tie}", test
+
+
+@dataclass(frozen=True, slots=True)
+class BucketShape:
+    """``[{timestamp, result: [...]}]``: the rows of each bucket, which lie together."""
+
+    stamps: Stamps
+    names: tuple[str, ...]
+    first_ms: int
+
+    def pieces(self, rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
+        """The body."""
+        opened: str | None = None
+        yield "["
+        for bucket, *cells in rows:
+            between = ","
+            if bucket != opened:
+                stamp = self.stamps.json(self.first_ms if bucket == "null" else int(bucket))
+                yield f'{"" if opened is None else "]},"}{{"timestamp":{stamp},"result":['
+                opened, between = bucket, ""
+            yield between + json_object(self.names, tuple(cells))
+        yield "]" if opened is None else "]}]"
