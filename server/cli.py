@@ -98,7 +98,7 @@ def query(
     with out.failures():
         client = siltstone.Client(url)
         if csv:
-            typer.echo(client.sql_text(text, "csv").decode(), nl=False)
+            out.csv(client.sql_text(text, "csv"))
         else:
             out.rows(client.sql(text), as_json)
 
@@ -209,7 +209,8 @@ def supervisor_reset(
 ) -> None:
     """Forget the stored offsets: reading starts again by the spec's policy, so rows may be read twice or skipped."""
     if not yes:
-        typer.confirm(f"Reset the offsets of {name}? Rows may then be read twice or never", abort=True)
+        with out.failures():
+            out.confirm(f"Reset the offsets of {name}? Rows may then be read twice or never", "nothing was reset")
     _action(name, "reset", url, as_json, f"reset {name}")
 
 
@@ -267,7 +268,10 @@ def segments_list(
 ) -> None:
     """Published segments."""
     with out.failures():
-        rows = siltstone.Client(url).segments(table)
+        client = siltstone.Client(url)
+        rows = client.segments(table)
+        if table is not None and not rows and table not in client.datasources():
+            raise out.Failure(f"no table is named {table!r}")
         out.rows(rows if as_json else out.columns(rows, "identifier", "num_rows", "size"), as_json)
 
 

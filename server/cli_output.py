@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,6 +96,22 @@ def record(value: dict[str, Any], as_json: bool, sentence: str) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False) if as_json else sentence.format_map(value))
 
 
+def csv(answer: bytes) -> None:
+    """Prints rows as CSV. The answer's end mark, an empty line, is for whoever reads the API, not a file."""
+    typer.echo(answer.decode().removesuffix("\n"), nl=False)
+
+
+def confirm(question: str, otherwise: str) -> None:
+    """Goes on only by a yes; anything else, or nobody to ask, is a Failure."""
+    try:
+        agreed = typer.confirm(question)
+    except typer.Abort:
+        typer.echo()
+        agreed = False
+    if not agreed:
+        raise Failure(otherwise)
+
+
 def until_empty(ask: Callable[[], list[str]], seconds: int) -> list[str]:
     """Asks twice a second until the answer is empty or the time is over; the last answer."""
     end = time.monotonic() + seconds
@@ -125,8 +142,20 @@ def supervisor_status(status: dict[str, Any], as_json: bool) -> None:
     for kind in ("activeTasks", "publishingTasks"):
         for entry in payload.get(kind, []):
             typer.echo(f"  {entry.get('type', kind).lower()} {entry.get('id')} at {entry.get('currentOffsets')}")
-    for error in payload.get("recentErrors", []):
-        typer.secho(f"  {error.get('timestamp', '')} {error.get('message', error)}", fg="yellow")
+    for line in _folded(payload.get("recentErrors", [])):
+        typer.secho(f"  {line}", fg="yellow")
+
+
+def _folded(errors: list[dict[str, Any]]) -> list[str]:
+    """A line for each different message: when it came last, and how often."""
+    last: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for error in errors:
+        message, at = str(error.get("message", error)), str(error.get("timestamp", ""))
+        last[message] = max(at, last.get(message, ""))
+        counts[message] += 1
+    times = {message: f" ({count} times)" if count > 1 else "" for message, count in counts.items()}
+    return [f"{at} {message}{times[message]}" for message, at in last.items()]
 
 
 def verification(report: dict[str, Any], as_json: bool) -> int:

@@ -219,8 +219,12 @@ def _read(path: Path | None) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}; give --config an existing file") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+        raise SettingsError(f"{path}: not YAML{place}: {error.problem}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: not YAML: {error}") from error
+        raise SettingsError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -254,12 +258,14 @@ def _parts(annotation: Any) -> list[type]:
 
 def _unknown_in_file(content: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     known = set(known_keys())
+    sections = {name.rpartition(".")[0] for name in known} - {""}
     for key, value in content.items():
         dotted = f"{prefix}{key}"
         if isinstance(value, Mapping) and any(name.startswith(dotted + ".") for name in known):
             yield from _unknown_in_file(value, dotted + ".")
         elif dotted not in known and not any(name.startswith(dotted + ".") for name in known):
-            yield _unknown(dotted, dotted, known)
+            # A section is rather a misspelt section than one of its keys.
+            yield _unknown(dotted, dotted, sections if isinstance(value, Mapping) else known | sections)
 
 
 def _unknown_in_environment(environment: Mapping[str, str]) -> Iterator[str]:

@@ -118,6 +118,7 @@ def _serve(listener: socket.socket, services: Services, health: Health) -> int:
             ws="none",
             lifespan="off",
             access_log=False,
+            log_config=None,  # to the root logger, in our form
             log_level="warning",
             server_header=False,
             timeout_keep_alive=75,

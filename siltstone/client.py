@@ -75,6 +75,10 @@ class Client:
         query = f"?datasources={quote(datasource, safe='')}" if datasource else ""
         return self._json("GET", f"/druid/coordinator/v1/metadata/segments{query}")  # type: ignore[no-any-return]
 
+    def datasources(self) -> list[str]:
+        """Names of tables, also of those without a published segment."""
+        return self._json("GET", "/druid/coordinator/v1/metadata/datasources")  # type: ignore[no-any-return]
+
     def verify(self, datasource: str) -> dict[str, Any]:
         """Runs the audit of one table on the server; see ``siltstone verify``."""
         return self._json("POST", f"/siltstone/v1/verify/{quote(datasource, safe='')}", {})  # type: ignore[no-any-return]

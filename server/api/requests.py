@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from server.api.answers import BadRequest
 
@@ -24,11 +25,14 @@ async def body_of(request: Request) -> bytes:
     """The whole body, at most 64 MiB of it; more is refused before it is held."""
     parts: list[bytes] = []
     held = 0
-    async for part in request.stream():
-        held += len(part)
-        if held > BODY_BYTES_MAX:
-            raise BadRequest(f"the body is larger than {BODY_BYTES_MAX} bytes")
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            held += len(part)
+            if held > BODY_BYTES_MAX:
+                raise BadRequest(f"the body is larger than {BODY_BYTES_MAX} bytes")
+            parts.append(part)
+    except ClientDisconnect as error:
+        raise BadRequest("the client went away before its body was whole") from error
     return b"".join(parts)
 
 

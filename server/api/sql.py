@@ -77,6 +77,14 @@ def sql_router(queries: QueryService) -> APIRouter:
 
 
 async def _request_of(request: Request) -> SqlRequest:
+    """Raises InvalidQuery also for what is no request at all: a SQL client reads Druid's whole error object."""
+    try:
+        return await _parsed(request)
+    except BadRequest as error:
+        raise InvalidQuery(str(error)) from error
+
+
+async def _parsed(request: Request) -> SqlRequest:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind == "application/json":
         return _with_id(await json_of(request))

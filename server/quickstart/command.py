@@ -29,6 +29,7 @@ SPEC = Path(__file__).parent / "data" / "supervisor.json"
 READY_S = 60.0
 ONCE_S = 180.0
 POLL_S = 0.1
+STATE_S = 2.0
 BANNER = """Siltstone: Kafka topics as exact tables.
   data       {data_dir}
   broker     {broker}
@@ -194,7 +195,7 @@ class _Demonstration:
         while limit_s is None or time.monotonic() - begun < limit_s:
             self._check()
             try:
-                picture = look(client, self._produced())
+                picture = look(client, self._produced)
             except ApiError as error:
                 if error.status < 500 and seen:
                     raise
@@ -209,7 +210,15 @@ class _Demonstration:
         if self._options.once:
             raise QuickstartFailed(f"no published and live rows after {int(ONCE_S)} s; see the logs in {self._root}")
 
-    def _produced(self) -> int:
+    def _produced(self, seen: int) -> int:
+        """What the producer says to have sent. It writes that down a moment after sending, so this waits,
+        bounded, until it has for the rows that are ``seen`` already."""
+        deadline = time.monotonic() + STATE_S
+        while (told := self._told_by_producer()) < seen and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        return told
+
+    def _told_by_producer(self) -> int:
         try:
             return int(json.loads(self._state.read_text())["messages"])
         except (OSError, ValueError, KeyError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,8 @@ CHANNELS = """SELECT channel, COUNT(*) AS edits, SUM(added) AS characters_added
 FROM wikipedia GROUP BY channel ORDER BY edits DESC LIMIT 5"""
 RECENT = """SELECT TIME_FLOOR(__time, 'PT10S') AS ten_seconds, COUNT(*) AS edits
 FROM wikipedia WHERE __time > CURRENT_TIMESTAMP - INTERVAL '1' MINUTE GROUP BY 1 ORDER BY 1 DESC LIMIT 5"""
+LINE_S = 5.0
+PICTURE_S = 10.0
 PUBLISHED = "SELECT SUM(num_rows) AS n FROM sys.segments WHERE datasource = 'wikipedia'"
 
 
@@ -43,10 +47,11 @@ class Picture:
         return max(0, self.rows - self.published)
 
 
-def look(client: Client, produced: int) -> Picture:
-    """Asks everything once. Raises ClientError."""
+def look(client: Client, produced: Callable[[int], int]) -> Picture:
+    """Asks everything once; what was produced last of all, given the rows seen. Raises ClientError."""
     published = client.sql(PUBLISHED)[0]["n"] or 0
-    return Picture(int(published), client.sql(TOTALS), client.sql(CHANNELS), client.sql(RECENT), produced)
+    totals, channels, recent = client.sql(TOTALS), client.sql(CHANNELS), client.sql(RECENT)
+    return Picture(int(published), totals, channels, recent, produced(int(totals[0]["edits"]) if totals else 0))
 
 
 def as_text(picture: Picture) -> RenderableType:
@@ -70,12 +75,12 @@ def _table(rows: list[dict[str, Any]]) -> RenderableType:
 
 
 class Screen:
-    """Refreshed in place on a terminal; elsewhere a line now and then, and the whole picture at the end."""
+    """Refreshed in place on a terminal; elsewhere a line every five seconds and the whole picture every ten."""
 
     def __init__(self) -> None:
         self._console = Console()
         self._live = Live(console=self._console, auto_refresh=False) if sys.stdout.isatty() else None
-        self._lines = 0
+        self._line_due_s = self._picture_due_s = 0.0
         self._last: Picture | None = None
 
     def __enter__(self) -> Screen:
@@ -97,6 +102,11 @@ class Screen:
         self._last = picture
         if self._live is not None:
             self._live.update(as_text(picture), refresh=True)
-        elif self._lines % 5 == 0:
+            return
+        now_s = time.monotonic()
+        if now_s >= self._line_due_s:
+            self._line_due_s = now_s + LINE_S
             self.say(f"{picture.rows} rows: {picture.published} published, {picture.live} live")
-        self._lines += 1
+        if now_s >= self._picture_due_s:
+            self._picture_due_s = now_s + PICTURE_S
+            self._console.print(as_text(picture))

@@ -139,3 +139,22 @@ def test_a_restarted_service_goes_on_where_it_was(service: Service, kafka: Kafka
     assert before <= {task.pid for task in service.task_processes()}
     table.rest(COUNT)
     service.verify(table.name)
+
+
+def test_a_drained_worker_publishes_early_and_reads_on_when_enabled(service: Service, kafka: KafkaCluster) -> None:
+    table = Table(service, kafka.bootstrap)
+    table.send()
+    table.client.submit(table.spec())
+    wait_for(lambda: table.count() == COUNT, 60, "every row is live")
+    service.cli("worker", "drain", "--wait", "60")
+    assert not service.task_processes() and table.published() == COUNT
+    table.send()
+    service.cli("worker", "enable")
+    wait_for(lambda: table.count() == 2 * COUNT, 60, "it reads on")
+    table.rest(2 * COUNT)
+    service.verify(table.name)
+
+
+def test_the_command_line_prints_bare_csv_and_names_what_is_not_there(service: Service) -> None:
+    assert service.cli("query", "SELECT 1 AS one", "--csv") == "one\n1\n"
+    assert "no table is named 'nope'" in service.cli("segments", "list", "nope", code=1)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import siltstone
 from server.cli import app
+from server.cli_output import supervisor_status
 
 HEAVY = (
     "pyarrow",
@@ -93,7 +94,17 @@ def test_wrong_settings_are_all_told(tmp_path: Path) -> None:
 
 
 def test_a_reset_asks_first() -> None:
-    assert "Reset the offsets of x" in run("supervisor", "reset", "x", "--url", NOBODY, code=1, input="n\n")
+    for answer in ("n\n", ""):
+        text = run("supervisor", "reset", "x", "--url", NOBODY, code=1, input=answer)
+        assert text.startswith("Reset the offsets of x") and text.endswith("error: nothing was reset\n")
+        assert "Aborted" not in text
+
+
+def test_equal_errors_of_a_supervisor_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    errors = [{"timestamp": f"2026-01-0{day}", "message": "no broker"} for day in (1, 2, 3)]
+    errors.append({"timestamp": "2026-01-02", "message": "killed"})
+    supervisor_status({"id": "x", "payload": {"recentErrors": errors}}, False)
+    assert capsys.readouterr().out.splitlines()[2:] == ["  2026-01-03 no broker (3 times)", "  2026-01-02 killed"]
 
 
 def test_a_database_is_migrated_and_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

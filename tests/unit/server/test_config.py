@@ -98,6 +98,21 @@ def test_a_file_that_is_no_mapping_is_refused_by_name(tmp_path: Path, content: s
         load(path)
 
 
+def test_bad_yaml_is_one_line_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text("http:\n  port: [1\nroles: x\n")
+    with pytest.raises(SettingsError) as caught:
+        load(path)
+    [line] = str(caught.value).splitlines()
+    assert line.startswith(f"{path}: not YAML at line 3, column 6: ")
+
+
+def test_an_unknown_section_is_told_the_nearest_section(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(written(tmp_path, {"htpp": {"port": 1}}))
+    assert str(caught.value) == "htpp: unknown key; the nearest known one is http"
+
+
 def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read"):
         load(tmp_path / "absent.yaml")

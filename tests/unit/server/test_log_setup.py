@@ -1,14 +1,16 @@
-"""Logging on a disk that is full: the line is lost, the thread that says it is not."""
+"""Logging: one form for all lines, nothing said too often; on a full disk the line is lost, its thread is not."""
 
 from __future__ import annotations
 
 import errno
 import io
+import json
+import logging
 
 import pytest
 import structlog
 
-from server.log_setup import set_up_logging
+from server.log_setup import KAFKA_LOG, SAID_AGAIN_S, Sparing, set_up_logging
 
 
 class Full(io.StringIO):
@@ -32,3 +34,32 @@ def test_a_line_that_cannot_be_written_breaks_nothing(style: str, monkeypatch: p
     finally:
         structlog.configure(**before)
     assert full.tried > 0
+
+
+def test_what_libraries_say_has_the_same_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, page = structlog.get_config(), io.StringIO()
+    monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(logging.getLogger(KAFKA_LOG), "filters", [])
+    try:
+        monkeypatch.setattr("sys.stderr", page)
+        set_up_logging("info", "json")
+        logging.getLogger("apscheduler.scheduler").warning("run time of %s was missed", "lag")
+    finally:
+        structlog.configure(**before)
+    line = json.loads(page.getvalue())
+    assert line["event"] == "run time of lag was missed"
+    assert (line["level"], line["logger"]) == ("warning", "apscheduler.scheduler") and line["timestamp"]
+
+
+def test_a_client_that_repeats_itself_is_heard_once_a_minute() -> None:
+    sparing, heard = Sparing(), []
+    for tenth in range(3 * int(SAID_AGAIN_S) * 10):
+        text = f"FAIL [rdkafka#consumer-1] [thrd:b:9092/1]: Connect failed (after {tenth}ms in state CONNECT)"
+        record = logging.LogRecord(KAFKA_LOG, logging.ERROR, "", 0, "%s", (text,), None)
+        record.created = tenth / 10
+        if sparing.filter(record):
+            heard.append(record.getMessage())
+    assert len(heard) == 3
+    assert heard[1].endswith("(599 more since)")
+    other = logging.LogRecord(KAFKA_LOG, logging.ERROR, "", 0, "something else", None, None)
+    assert sparing.filter(other)
