@@ -18,6 +18,7 @@ from query.sql.types import BIGINT, DOUBLE, FLOAT, VARCHAR, Family, SqlType
 
 _NUMBERS = {"long": BIGINT, "double": DOUBLE, "float": FLOAT}
 _SIMPLE = re.compile(r"(long|double|float|string)(Sum|Min|Max|First|Last|Any|Mean|FirstFold|LastFold)")
+_OLD_NAMES = {"min": "doubleMin", "max": "doubleMax"}
 _OF_NUMBERS = ("Sum", "Min", "Max", "Mean")
 _NOT_BUILT = re.compile(
     r".*Sketch.*|hyperUnique|javascript|approxHistogram(Fold)?|fixedBucketsHistogram|bloom|spectatorHistogram|"
@@ -46,7 +47,7 @@ def aggregates_of(rows: Rows, query: Part, name: str = "aggregations") -> list[A
 
 def aggregate(rows: Rows, part: Part, conditions: list[str]) -> Aggregate:
     """One aggregator over the rows that fulfil all conditions."""
-    kind = part.type
+    kind = _OLD_NAMES.get(part.type, part.type)
     if kind == "filtered":
         return _filtered(rows, part, conditions)
     name = part.text("name")

@@ -58,9 +58,10 @@ def _time_format(session: Session, part: Part, operand: Term) -> Term:
         raise InvalidQuery(f"{part.at('locale')}: names of days and months are known in English only")
     if part.flag("asMillis") and not part.has("format"):
         return Term(f"CAST({moment.sql} AS VARCHAR)", VARCHAR)
-    pattern = t.text(part.text_or("yyyy-MM-dd'T'HH:mm:ss.SSS", "format"))
-    text = call(session, "TIME_FORMAT", moment, pattern, t.text(zone))
-    return text if part.has("format") or zone != "UTC" else t.expression(f"{text.sql} || 'Z'", VARCHAR)
+    if part.has("format"):
+        return call(session, "TIME_FORMAT", moment, t.text(part.text("format")), t.text(zone))
+    text = call(session, "TIME_FORMAT", moment, t.text("yyyy-MM-dd'T'HH:mm:ss.SSSZZ"), t.text(zone))
+    return t.expression(f"regexp_replace({text.sql}, '[+]00:00$', 'Z')", VARCHAR)
 
 
 def _time(session: Session, part: Part, operand: Term) -> Term:

@@ -143,7 +143,7 @@ def _bound(rows: Rows, part: Part) -> str:
         parts = []
         for symbol, value in sides:
             if as_numbers:
-                parts.append(compare(_frame(rows), symbol, one, _like_operand(one, value)).sql)
+                parts.append(compare(_frame(rows), symbol, one, _number(value)).sql)
             else:
                 limit = sort_key(rows.session, t.text(str(value)), order)
                 parts.append(f"{sort_key(rows.session, one, order)} {symbol} {limit}")

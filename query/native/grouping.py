@@ -48,7 +48,7 @@ def reading(setting: Setting, intervals_required: bool = True) -> Reading:
     if given is None:
         raise InvalidQuery("dataSource: one is needed")
     intervals = intervals_of(query, intervals_required)
-    rows = rows_of(setting.session, given, "dataSource", setting.subquery)
+    rows = rows_of(setting.session, given, "dataSource", setting.subquery, intervals)
     conditions = rows.within(intervals)
     add_virtual_columns(rows, query)
     return Reading(rows, conditions + where(rows, query), intervals)

@@ -60,6 +60,8 @@ class Rows:
     virtual: dict[str, Term] = field(default_factory=dict)
     tables: list[OpenTable] = field(default_factory=list)
     """The stored tables whose own time is this one's: those that intervals narrow."""
+    is_bounded: bool = False
+    """True when the intervals of the query hold already."""
 
     def find(self, name: str) -> Term | None:
         """The column of that exact name."""
@@ -92,10 +94,14 @@ class Rows:
         found = self.find(TIME_COLUMN)
         return found if found is not None and found.family is Family.LONG else None
 
+    def filter(self, test: str) -> None:
+        """Keeps the rows that pass a test, from now on."""
+        self.sql = f"{self.sql} JOIN (SELECT 1) AS {self.session.fresh('one')} ON {test}"
+
     def within(self, intervals: tuple[Interval, ...]) -> list[str]:
         """The condition that a row lies in one of the intervals, and the narrowing of the tables; empty when all do."""
         moment = self.time()
-        if intervals == (ETERNITY,) or moment is None:
+        if intervals == (ETERNITY,) or moment is None or self.is_bounded:
             return []
         for table in self.tables:
             table.narrow(intervals[0][0] if intervals else 0, intervals[-1][1] if intervals else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from query.native.shapes import Stamps, json_object, json_text
 from query.native.timeseries import BucketShape
 from query.sql import term as t
 from query.sql.casts import as_string
+from query.sql.functions_json import JSON
 from query.sql.multi_value import spread
 from query.sql.scope import Output
 from query.sql.term import Term
@@ -48,7 +50,7 @@ def scan(setting: Setting) -> Draft:
     sql += f" LIMIT {limit}" if limit is not None else ""
     sql += f" OFFSET {offset}" if offset else ""
     types = [found.type.druid if found is not None else None for _, found in terms]
-    documents = tuple(one.type.family is Family.COMPLEX for one in values)
+    documents = tuple(one.type == JSON for one in values)
     batch = query.whole("batchSize", BATCH_ROWS, least=1) or BATCH_ROWS
     shape = ScanShape(tuple(names), tuple(types), documents, _FORMATS[spelled], batch)
     return Draft(sql, outputs, shape, (sql, outputs))
@@ -114,8 +116,6 @@ class ScanShape:
 
 
 def _document(cell: str) -> str:
-    import json
-
     return cell if cell == "null" else str(json.loads(cell))
 
 

@@ -10,6 +10,7 @@ from query.native import expressions
 from query.native.dimensions import virtual_column
 from query.native.expressions import NAMED_TYPES
 from query.native.filters import filter_sql
+from query.native.intervals import ETERNITY, Interval
 from query.native.request import Part, part_of
 from query.native.rows import Rows, rows_of_query
 from query.sql import term as t
@@ -29,8 +30,17 @@ DEEPEST = 20
 _JOINS = {"INNER": "JOIN", "LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
 
 
-def rows_of(session: Session, given: Any, path: str, subquery: Subquery, depth: int = 0) -> Rows:
+def rows_of(
+    session: Session,
+    given: Any,
+    path: str,
+    subquery: Subquery,
+    intervals: tuple[Interval, ...] = (ETERNITY,),
+    depth: int = 0,
+) -> Rows:
     """The rows of a data source; a table that does not exist has none, as in Druid.
+
+    ``intervals`` bound the left side of a join that keeps all rows of its right; others their reader bounds.
 
     Raises:
         QueryError: it is of a type that is unknown or not built.
@@ -49,12 +59,12 @@ def rows_of(session: Session, given: Any, path: str, subquery: Subquery, depth: 
         return _PLAIN[kind](session, part)
 
     def inner(name: str) -> Rows:
-        return rows_of(session, part.get(name), part.at(name), subquery, depth + 1)
+        return rows_of(session, part.get(name), part.at(name), subquery, intervals, depth + 1)
 
     if kind == "join":
-        return _join(part, inner("left"), inner("right"))
+        return _join(part, inner("left"), inner("right"), intervals)
     if kind == "filter":
-        return _filtered(part, inner("base"))
+        return _filtered(inner("base"), part.part("filter"))
     if kind == "unnest":
         return _unnested(part, inner("base"))
     raise part.unsupported("the data source") if kind == "lookup" else part.unknown_type("data source")
@@ -156,26 +166,28 @@ def _cell(value: Any, type_: SqlType) -> str:
     return f"CAST({cast_to(t.constant(value), type_).sql} AS {type_.duckdb})"
 
 
-def _join(part: Part, left: Rows, right: Rows) -> Rows:
+def _join(part: Part, left: Rows, right: Rows, intervals: tuple[Interval, ...]) -> Rows:
     prefix = part.text("rightPrefix")
     kind = part.text_or("INNER", "joinType").upper()
     if kind not in _JOINS:
         raise InvalidQuery(f"{part.at('joinType')}: {kind!r} is none of {', '.join(_JOINS)}")
+    keeps_right = kind in ("RIGHT", "FULL")
+    if keeps_right:
+        # A row that the right side keeps for itself has no time to be judged by.
+        for test in left.within(intervals):
+            left.filter(test)
+    if part.has("leftFilter"):
+        left.filter(filter_sql(left, part.part("leftFilter")))
     sources = [*left.sources, *((prefix + inner, source) for inner, source in right.sources)]
-    # Of a name that both sides have, the longest prefix wins: it is the right side's.
-    joined = Rows(left.session, "", sorted(sources, key=lambda one: -len(one[0])), tables=left.tables)
-    if kind in ("RIGHT", "FULL"):
-        joined.tables = []
+    joined = Rows(left.session, "", sources, tables=left.tables, is_bounded=keeps_right)
     test = expressions.condition(joined, part.text("condition"))
-    joined.sources = sources
-    before = _filtered(Part({"filter": part.get("leftFilter")}, part.path), left) if part.has("leftFilter") else left
-    joined.sql = f"{before.sql} {_JOINS[kind]} {right.sql} ON {test}"
+    inner = f"({right.sql})" if " JOIN " in right.sql else right.sql
+    joined.sql = f"{left.sql} {_JOINS[kind]} {inner} ON {test}"
     return joined
 
 
-def _filtered(part: Part, base: Rows) -> Rows:
-    test = filter_sql(base, part.part("filter"))
-    base.sql = f"{base.sql} JOIN (SELECT 1) AS {base.session.fresh('one')} ON {test}"
+def _filtered(base: Rows, part: Part) -> Rows:
+    base.filter(filter_sql(base, part))
     return base
 
 
@@ -191,7 +203,7 @@ def _unnested(part: Part, base: Rows) -> Rows:
     base.sql = f"{base.sql} CROSS JOIN LATERAL (SELECT {unnested} AS o0) AS {internal}"
     base.sources.insert(0, ("", Source(name, internal, (Output(name, "o0", type_),))))
     if part.has("unnestFilter"):
-        base = _filtered(Part({"filter": part.get("unnestFilter")}, part.path), base)
+        base.filter(filter_sql(base, part.part("unnestFilter")))
     return base
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.acceptance.service import Service
 from tests.conformance.judging import judge_rows
+from tests.conformance.native import judge_native
 from tests.conformance.running import cases, fault
 from tests.conformance.tables import HERE, TABLES
 from tests.servers.kfake import Kfake
@@ -21,6 +22,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 ROWS = {"events": 200, "hourly": 200, "products": 10, "readings": 15}
 # Columns whose types are not ingested; statements that read one are refused by its name.
 LEFT_OUT = ("labels", "scores", "ratios", "payload", "phones", "users_theta", "users_hll", "price_q")
+# A native query takes a column that nobody has for one of nulls, so these are not asked.
+LEFT_OUT_NAMES = tuple(f'"{name}"' for name in LEFT_OUT)
 # What is told of columns and segments is not about rows.
 LEFT_OUT_FAMILIES = ("metadata",)
 
@@ -41,10 +44,10 @@ def _name(column: Any) -> str:
 
 def answer(service: Service, case: dict[str, Any]) -> tuple[int, Any]:
     headers = {"header": True, "typesHeader": True, "sqlTypesHeader": True, "resultFormat": "array"}
-    body = json.dumps(case["request"] | headers).encode()
-    request = urllib.request.Request(
-        f"{service.client.url}/druid/v2/sql", body, {"Content-Type": "application/json"}, method="POST"
-    )
+    is_sql = case["kind"] == "sql"
+    body = json.dumps(case["request"] | headers if is_sql else case["request"]).encode()
+    url = f"{service.client.url}/druid/v2" + ("/sql" if is_sql else "")
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="POST")
     try:
         with urllib.request.urlopen(request, timeout=30) as reply:
             return reply.status, json.load(reply)
@@ -57,7 +60,9 @@ def wrong_answers(service: Service) -> tuple[dict[str, str], int]:
     """What is wrong by case, and how many cases are right; statements over columns left out do not count."""
     wrong, right = {}, 0
     for name, case in cases().items():
-        if case["kind"] != "sql" or case["family"] in LEFT_OUT_FAMILIES or fault(case) is not None:
+        if case["kind"] == "http" or case["family"] in LEFT_OUT_FAMILIES or fault(case) is not None:
+            continue
+        if case["kind"] == "native" and any(name in json.dumps(case["request"]) for name in LEFT_OUT_NAMES):
             continue
         status, body = answer(service, case)
         expected = case["expected"]["status"]
@@ -67,7 +72,8 @@ def wrong_answers(service: Service) -> tuple[dict[str, str], int]:
                 wrong[name] = f"status {status}: {body}"
             right += status == expected
             continue
-        found = f"answered, expected {expected}" if expected != 200 else judge_rows(case, body)
+        judge = judge_rows if case["kind"] == "sql" else judge_native
+        found = f"answered, expected {expected}" if expected != 200 else judge(case, body)
         if found is not None:
             wrong[name] = f"{found}: {body}"
         right += found is None
@@ -98,5 +104,5 @@ def test_recorded_statements_are_answered_alike_over_live_and_published_rows(kfa
         wait_for(lambda: not service.task_processes(), 60, what="tasks ended")
         published, right_again = wrong_answers(service)
         assert published == {}
-        assert right == right_again > 300
+        assert right == right_again > 420
         print(f"{right} recorded answers, live and published")

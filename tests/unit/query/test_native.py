@@ -237,3 +237,12 @@ def test_intervals_are_read_in_all_of_druids_forms() -> None:
     assert parse_interval(eternity) == ETERNITY
     assert parse_interval("2024-01-01/P1M") == parse_interval("P1M/2024-02-01T01:00+01:00")
     assert condensed([(5, 9), (1, 3), (3, 4), (6, 7)]) == ((1, 4), (5, 9))
+
+
+def test_a_join_that_keeps_its_right_side_bounds_only_its_left() -> None:
+    source = {
+        "type": "join", "left": "events", "right": {"type": "filter", "base": "products", "filter": {"type": "true"}},
+        "rightPrefix": "p.", "joinType": "RIGHT", "condition": "sku == \"p.sku\"",
+    }  # fmt: skip
+    none_of_them = timeseries(dataSource=source, intervals="2030-01-01/2031-01-01")
+    assert none_of_them[0]["result"]["n"] == 10
