@@ -14,6 +14,7 @@ from ingest.metadata.records import SegmentRow
 from ingest.metadata.store import MetadataStore
 from ingest.overlord.overlord import Overlord
 from segments.interval import Interval
+from server.api import openapi
 from server.api.answers import BadRequest, JsonResponse, NotFound
 from server.api.requests import flag, json_of
 
@@ -44,7 +45,7 @@ def segment_json(row: SegmentRow) -> dict[str, Any]:
 
 
 def _add_metadata(router: APIRouter, store: MetadataStore) -> None:
-    @router.get("/metadata/segments")
+    @router.get("/metadata/segments", openapi_extra=openapi.parameters(openapi.DATASOURCES))
     def all_segments(request: Request) -> Response:
         """Published segments of all tables, or of those named by ``datasources``, streamed."""
         wanted = request.query_params.getlist("datasources") or store.datasources()
@@ -59,7 +60,7 @@ def _add_metadata(router: APIRouter, store: MetadataStore) -> None:
 
         return StreamingResponse(lines(), media_type="application/json")
 
-    @router.get("/metadata/datasources")
+    @router.get("/metadata/datasources", openapi_extra=openapi.parameters(openapi.FULL))
     def datasources(request: Request) -> Response:
         """Names of tables; with ``full`` their segments, too."""
         names = store.datasources()
@@ -75,7 +76,7 @@ def _add_tables(router: APIRouter, store: MetadataStore) -> None:
         _known(store, datasource)
         return JsonResponse(_table(store, datasource))
 
-    @router.get("/metadata/datasources/{datasource}/segments")
+    @router.get("/metadata/datasources/{datasource}/segments", openapi_extra=openapi.parameters(openapi.FULL))
     def datasource_segments(datasource: str, request: Request) -> Response:
         """Ids of a table's segments; with ``full`` their payloads."""
         _known(store, datasource)
@@ -112,12 +113,12 @@ def _add_marks(router: APIRouter, store: MetadataStore, overlord: Overlord) -> N
         changed = await run_in_threadpool(_mark, store, overlord, datasource, posted, used)
         return JsonResponse({"numChangedSegments": changed})
 
-    @router.post("/datasources/{datasource}/markUnused")
+    @router.post("/datasources/{datasource}/markUnused", openapi_extra=openapi.body(openapi.MARK))
     async def mark_unused(datasource: str, request: Request) -> Response:
         """Hides segments from queries, by ``interval`` or ``segmentIds``; their files stay."""
         return await mark(datasource, request, False)
 
-    @router.post("/datasources/{datasource}/markUsed")
+    @router.post("/datasources/{datasource}/markUsed", openapi_extra=openapi.body(openapi.MARK))
     async def mark_used(datasource: str, request: Request) -> Response:
         """Takes an unused mark back."""
         return await mark(datasource, request, True)

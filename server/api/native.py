@@ -14,10 +14,14 @@ from starlette.responses import Response, StreamingResponse
 
 from query.errors import InvalidQuery
 from segments.errors import ServiceError
+from server.api import openapi
+from server.api.answers import BadRequest
 from server.api.requests import flag, json_of
 from server.api.sql import QUERIES_AT_ONCE, QueryService
 
 log = structlog.get_logger()
+
+PRETTY = ("pretty", openapi.FLAG, "indents the answer; also true without a value")
 
 
 class NativeAnswer(Protocol):
@@ -55,10 +59,13 @@ def native_router(queries: NativeService) -> APIRouter:
 
     async def run(request: Request) -> Response:
         """Answers one native query; with ``?pretty`` the answer is indented."""
-        body = await json_of(request)
+        try:
+            body = await json_of(request)
+        except BadRequest as error:
+            raise InvalidQuery(str(error)) from error
         return await to_thread.run_sync(_answer, queries, body, flag(request, "pretty"), limiter=limiter)
 
-    router.post("")(run)
+    router.post("", openapi_extra=openapi.body(openapi.NATIVE) | openapi.parameters(PRETTY))(run)
     router.post("/", include_in_schema=False)(run)
 
     @router.delete("/{query_id}")

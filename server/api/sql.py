@@ -18,12 +18,14 @@ from query.errors import InvalidQuery
 from query.model import PlannedQuery, ResultFormat, SqlParameter, SqlRequest
 from query.results import CONTENT_TYPES, render
 from segments.errors import ServiceError
+from server.api import openapi
 from server.api.answers import BadRequest
 from server.api.requests import body_of, json_of
 
 log = structlog.get_logger()
 
 _QUERY_ID = re.compile(r"[!-~](?:[ -~]{0,248}[!-~])?")
+STATEMENTS = {"text/plain": "the statement", "application/x-www-form-urlencoded": "the statement, URL-encoded, no name"}
 QUERIES_AT_ONCE = 200
 """Threads that wait for an answer; how many run at once the engine decides."""
 
@@ -65,7 +67,7 @@ def sql_router(queries: QueryService) -> APIRouter:
         sql = await _request_of(request)
         return await to_thread.run_sync(_answer, queries, sql, limiter=limiter)
 
-    router.post("")(run)
+    router.post("", openapi_extra=openapi.body(openapi.SQL, STATEMENTS))(run)
     router.post("/", include_in_schema=False)(run)
 
     @router.delete("/{query_id}")

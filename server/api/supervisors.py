@@ -14,9 +14,17 @@ from ingest.metadata.store import MetadataStore
 from ingest.offsets import OffsetMap
 from ingest.overlord.overlord import Overlord, UnknownSupervisor
 from segments.civil import format_iso_ms
+from server.api import openapi
 from server.api.answers import BadRequest, JsonResponse
 from server.api.requests import flag, json_of
 from server.config_secrets import masked
+
+LIST_FLAGS = (
+    openapi.FULL,
+    ("state", openapi.FLAG, "objects with state and health"),
+    ("system", openapi.FLAG, "objects with the spec as text"),
+)
+UNMODIFIED = ("skipRestartIfUnmodified", openapi.FLAG, "answers also whether the spec is another one than before")
 
 
 def supervisor_router(overlord: Overlord, store: MetadataStore) -> APIRouter:
@@ -30,7 +38,7 @@ def supervisor_router(overlord: Overlord, store: MetadataStore) -> APIRouter:
 
 
 def _add_lists(router: APIRouter, overlord: Overlord, store: MetadataStore) -> None:
-    @router.get("")
+    @router.get("", openapi_extra=openapi.parameters(*LIST_FLAGS))
     def list_supervisors(request: Request) -> Response:
         """Ids, or with ``full``, ``state`` or ``system`` an object for each."""
         records = store.supervisors()
@@ -89,7 +97,7 @@ def _add_reads(router: APIRouter, overlord: Overlord, store: MetadataStore) -> N
 
 
 def _add_changes(router: APIRouter, overlord: Overlord) -> None:
-    @router.post("")
+    @router.post("", openapi_extra=openapi.body(openapi.SUPERVISOR_SPEC) | openapi.parameters(UNMODIFIED))
     async def submit(request: Request) -> Response:
         """Creates a supervisor, or changes it at its next checkpoint."""
         posted = await json_of(request)
@@ -124,7 +132,7 @@ def _add_changes(router: APIRouter, overlord: Overlord) -> None:
         overlord.reset(supervisor)
         return JsonResponse({"id": supervisor})
 
-    @router.post("/{supervisor}/resetOffsets")
+    @router.post("/{supervisor}/resetOffsets", openapi_extra=openapi.body(openapi.RESET_OFFSETS))
     async def reset_offsets(supervisor: str, request: Request) -> Response:
         """Moves the named partitions; Druid's metadata document with ``partitionOffsetMap``."""
         posted = await json_of(request)

@@ -12,6 +12,7 @@ from ingest.metadata.store import MetadataStore
 from ingest.overlord.overlord import Overlord
 from ingest.protocol import AttemptRecord, AttemptState, WorkerHeartbeat
 from segments.civil import format_iso_ms
+from server.api import openapi
 from server.api.answers import BadRequest, JsonResponse, NotFound
 
 LISTED_MAX = 10_000
@@ -30,7 +31,9 @@ def task_router(overlord: Overlord, store: MetadataStore, read_log: LogReader) -
 
 
 def _add_lists(router: APIRouter, store: MetadataStore) -> None:
-    @router.get("/tasks")
+    state = ("state", {"type": "string", "enum": list(STATES)}, "only tasks in this state")
+
+    @router.get("/tasks", openapi_extra=openapi.parameters(state, *openapi.TASK_FILTERS))
     def tasks(request: Request) -> Response:
         """Status objects, newest first; ``state``, ``datasource``, ``type``, ``max`` narrow them."""
         state = request.query_params.get("state")
@@ -38,8 +41,8 @@ def _add_lists(router: APIRouter, store: MetadataStore) -> None:
             return PlainTextResponse(f"{state} is not a valid state type", 400)
         return JsonResponse(_listed(store, request, state))
 
-    for state in STATES:
-        _add_fixed(router, store, state)
+    for each in STATES:
+        _add_fixed(router, store, each)
 
 
 def _add_fixed(router: APIRouter, store: MetadataStore, state: str) -> None:
@@ -47,7 +50,8 @@ def _add_fixed(router: APIRouter, store: MetadataStore, state: str) -> None:
         return JsonResponse(_listed(store, request, state))
 
     listed.__doc__ = f"The tasks that are {state}."
-    router.add_api_route(f"/{state}Tasks", listed, methods=["GET"], name=f"{state} tasks")
+    told = openapi.parameters(*openapi.TASK_FILTERS)
+    router.add_api_route(f"/{state}Tasks", listed, methods=["GET"], name=f"{state} tasks", openapi_extra=told)
 
 
 def _listed(store: MetadataStore, request: Request, state: str | None) -> list[dict[str, Any]]:

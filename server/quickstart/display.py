@@ -82,6 +82,7 @@ class Screen:
         self._live = Live(console=self._console, auto_refresh=False) if sys.stdout.isatty() else None
         self._line_due_s = self._picture_due_s = 0.0
         self._last: Picture | None = None
+        self._printed: Picture | None = None
 
     def __enter__(self) -> Screen:
         if self._live is not None:
@@ -91,7 +92,7 @@ class Screen:
     def __exit__(self, *ended_by: object) -> None:
         if self._live is not None:
             self._live.stop()
-        elif self._last is not None:
+        elif self._last is not None and self._last is not self._printed:
             self._console.print(as_text(self._last))
 
     def say(self, line: str) -> None:
@@ -110,3 +111,4 @@ class Screen:
         if now_s >= self._picture_due_s:
             self._picture_due_s = now_s + PICTURE_S
             self._console.print(as_text(picture))
+            self._printed = picture

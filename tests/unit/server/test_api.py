@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from server.metrics import Metrics
 from server.parts import Parts
 from tests.in_process import System, click, eventually, spec
 
+ROOT = Path(__file__).resolve().parents[3]
 SUPERVISOR = "/druid/indexer/v1/supervisor"
 TABLES = MemoryCatalogue([TableDef("numbers", (ColumnDef("n", BIGINT),))])
 
@@ -342,8 +344,32 @@ def test_a_client_that_goes_away_while_it_sends_is_no_bug(world: World) -> None:
     assert sent[0]["status"] == 400
 
 
-def test_what_is_no_sql_request_at_all_gets_druids_whole_error(world: World) -> None:
-    for body, kind in ((b"{", "application/json"), (b"SELECT 1", "application/xml")):
-        answer = world.http.post("/druid/v2/sql", content=body, headers={"Content-Type": kind})
+def test_what_is_no_query_at_all_gets_druids_whole_error(world: World) -> None:
+    for path, body, kind in (
+        ("/druid/v2/sql", b"{", "application/json"),
+        ("/druid/v2/sql", b"SELECT 1", "application/xml"),
+        ("/druid/v2", b"{", "application/json"),
+    ):
+        answer = world.http.post(path, content=body, headers={"Content-Type": kind})
         assert answer.status_code == 400
         assert {"error", "errorCode", "persona", "category", "errorMessage", "context"} <= set(answer.json())
+
+
+def test_the_api_page_tells_every_query_parameter_and_every_body(world: World) -> None:
+    paths = world.get("/openapi.json")["paths"]
+    routes = [route for methods in paths.values() for route in methods.values()]
+    told = {parameter["name"] for route in routes for parameter in route.get("parameters", [])}
+    sources = "".join(path.read_text() for path in (ROOT / "server" / "api").glob("*.py"))
+    read = set(re.findall(r'(?:flag\(request, |query_params\.get(?:list)?\()"(\w+)"', sources))
+    assert len(read) >= 8 and read <= told, read - told
+    with_body = {path for path, methods in paths.items() if "requestBody" in methods.get("post", {})}
+    assert with_body == {
+        SUPERVISOR,
+        SUPERVISOR + "/{supervisor}/resetOffsets",
+        "/druid/v2",
+        "/druid/v2/sql",
+        "/druid/coordinator/v1/datasources/{datasource}/markUnused",
+        "/druid/coordinator/v1/datasources/{datasource}/markUsed",
+    }
+    names = [p["name"] for p in paths[SUPERVISOR + "/{supervisor}/history"]["get"]["parameters"]]
+    assert sorted(names) == ["count", "supervisor"], "what the framework finds by itself stays"
