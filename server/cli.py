@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 wrong use.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -277,4 +278,12 @@ def segments_list(
 
 def main() -> None:
     """Runs the command line; exits 0, 1 (failed) or 2 (wrong use)."""
-    app()
+    out.stand_in_for_closed_streams()
+    for word in sys.argv[1:]:
+        if not word.isascii() and word.encode(errors="replace") != word.encode(errors="surrogateescape"):
+            sys.exit(out.wrong_use(f"{word.encode(errors='surrogateescape')!r} is not UTF-8"))
+    try:
+        app()
+    except OSError as error:
+        # Every command tells its own failures; what is left is an output that cannot be written.
+        sys.exit(out.unwritable(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -42,6 +43,27 @@ def _end(lines: list[str]) -> None:
     raise typer.Exit(1)
 
 
+def stand_in_for_closed_streams() -> None:
+    """Started with a closed stream, Python has None in its place."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (it stays open as long as the process)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+def wrong_use(text: str) -> int:
+    """Says what is wrong with the words of a command; the exit code."""
+    typer.secho(f"error: {text}", fg="red", err=True)
+    return 2
+
+
+def unwritable(error: OSError) -> int:
+    """Says that the output cannot be written; the exit code. What is still buffered is let go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    typer.secho(f"error: the output cannot be written: {error.strerror or error}", fg="red", err=True)
+    return 1
+
+
 def read_json(file: Path) -> dict[str, Any]:
     """The JSON object in a file, or on standard input for ``-``."""
     try:
@@ -51,6 +73,8 @@ def read_json(file: Path) -> dict[str, Any]:
         raise Failure(f"{file}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise Failure(f"{file}: not JSON: {error}") from error
+    except RecursionError as error:
+        raise Failure(f"{file}: nested too deeply") from error
     if not isinstance(value, dict):
         raise Failure(f"{file}: expected a JSON object, found {type(value).__name__}")
     return value

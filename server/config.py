@@ -225,6 +225,8 @@ def _read(path: Path | None) -> dict[str, Any]:
         raise SettingsError(f"{path}: not YAML{place}: {error.problem}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise SettingsError(f"{path}: nested too deeply") from error
     if content is None:
         return {}
     if not isinstance(content, dict):

@@ -63,6 +63,8 @@ def open_data_dir(path: Path, secret: str | None) -> DataDir:
         descriptor = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise DataDirUnusable(f"data_dir {root} cannot be used: {error.strerror}") from error
+    except ValueError as error:
+        raise DataDirUnusable(f"data_dir {str(root)!r} cannot be used: {error}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -167,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._authorised():
             return 403, _error("the token is not this attempt's"), "application/json"
         controls, name = self.server.controls, self.path.removeprefix("/v1/")
-        if name.startswith("chunks/") and name[7:].isdigit():
+        if name.startswith("chunks/") and name[7:].isdecimal():
             chunk = controls.chunk_bytes(int(name[7:]))
             if chunk is None:
                 return 410, _error("the chunk is gone: ask again what there is"), "application/json"

@@ -21,6 +21,11 @@ def flag(request: Request, name: str) -> bool:
     return value is not None and value.lower() not in ("false", "0")
 
 
+def is_number(text: str) -> bool:
+    """Whether it is a whole number of at most 18 ASCII digits."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
 async def body_of(request: Request) -> bytes:
     """The whole body, at most 64 MiB of it; more is refused before it is held."""
     parts: list[bytes] = []

@@ -16,7 +16,7 @@ from ingest.overlord.overlord import Overlord, UnknownSupervisor
 from segments.civil import format_iso_ms
 from server.api import openapi
 from server.api.answers import BadRequest, JsonResponse
-from server.api.requests import flag, json_of
+from server.api.requests import flag, is_number, json_of
 from server.config_secrets import masked
 
 LIST_FLAGS = (
@@ -214,7 +214,8 @@ def _moves(posted: Any, topic: str) -> OffsetMap:
         raise BadRequest(f"partitions.stream: {partitions['stream']!r} is not the supervisor's topic {topic!r}")
     moves: dict[int, int] = {}
     for partition, offset in partitions["partitionOffsetMap"].items():
-        if not str(partition).isdigit() or not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+        is_offset = isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset < 2**63
+        if not is_number(str(partition)) or not is_offset:
             raise BadRequest(f"partitionOffsetMap: {partition!r}: {offset!r} is no partition with an offset from 0 on")
         moves[int(partition)] = offset
     if not moves:

@@ -14,6 +14,7 @@ from ingest.protocol import AttemptRecord, AttemptState, WorkerHeartbeat
 from segments.civil import format_iso_ms
 from server.api import openapi
 from server.api.answers import BadRequest, JsonResponse, NotFound
+from server.api.requests import is_number
 
 LISTED_MAX = 10_000
 STATES = ("waiting", "pending", "running", "complete")
@@ -58,7 +59,7 @@ def _listed(store: MetadataStore, request: Request, state: str | None) -> list[d
     datasource = request.query_params.get("datasource")
     kind = request.query_params.get("type")
     most = request.query_params.get("max")
-    if most is not None and (not most.isdigit() or int(most) == 0):
+    if most is not None and (not is_number(most) or int(most) == 0):
         raise BadRequest(f"max: must be a number greater than 0 (found {most!r})")
     found = [
         task_status(attempt)

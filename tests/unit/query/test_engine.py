@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -30,6 +31,7 @@ from query.errors import (
 from query.model import ColumnUse, TableUse
 from query.sql.types import BIGINT, DOUBLE, MULTI_VARCHAR, TIMESTAMP, VARCHAR, SqlType
 from query.worker_wire import root_path
+from segments.coercion import java_double
 from segments.schema import ColumnSpec, ColumnType, SegmentSchema
 
 HUGE = "SELECT count(*) FROM range(200000) a(i), range(200000) b(j) WHERE (i * j) % 7 = 3"
@@ -183,6 +185,22 @@ def test_a_column_has_one_type_whatever_its_files_hold(engine: Engine, folder: P
     assert {value for (value,) in as_text} == {"9007199254740993", "2", "1.9", "-1.9", "7", "abc", "12.9"}
     as_list = rows(engine, "SELECT c0 FROM r WHERE c0 IS NOT NULL", bind_table(use(x=MULTI_VARCHAR), files, []))
     assert (["abc"],) in as_list
+
+
+def test_a_live_number_whose_column_has_become_text_is_spelt_as_a_spill_will_spell_it(
+    engine: Engine, folder: Path
+) -> None:
+    odd = [0.0, -0.0, 1.0, 1e-3, 9.5e-4, 1e-4, -1e-5, 9_999_999.0, 1e7, -12_345_678.5, 1e15, 1e16, 2.0**64, 5e-324]
+    values: list[float | None] = [*odd, 1.7976931348623157e308, math.inf, -math.inf, math.nan, None]
+    values += [math.ldexp(0.7 + at / 1_000, at * 7) for at in range(-140, 140)]
+    path = write(folder, "spelt.parquet", x=values)
+    group = FileGroup(schema(ColumnSpec("x", REAL)), (path,))
+    expected = [None if value is None else java_double(value) for value in values]
+    found = rows(engine, "SELECT c1 FROM r ORDER BY c0", bind_table(use(__time=TIMESTAMP, x=VARCHAR), [group], []))
+    assert [value for (value,) in found] == expected
+    several = bind_table(use(__time=TIMESTAMP, x=MULTI_VARCHAR), [group], [])
+    found = rows(engine, "SELECT c1 FROM r ORDER BY c0", several)
+    assert [value for (value,) in found] == [None if text is None else [text] for text in expected]
 
 
 def test_nan_is_found_in_files_with_statistics_as_in_live_rows(engine: Engine, folder: Path) -> None:

@@ -373,3 +373,13 @@ def test_the_api_page_tells_every_query_parameter_and_every_body(world: World) -
     }
     names = [p["name"] for p in paths[SUPERVISOR + "/{supervisor}/history"]["get"]["parameters"]]
     assert sorted(names) == ["count", "supervisor"], "what the framework finds by itself stays"
+
+
+@pytest.mark.parametrize("digits", ["\u00b2", "\u0663", "9" * 19, "0x1", "-1"])
+def test_only_digits_of_ascii_are_numbers(world: World, digits: str) -> None:
+    assert "max" in world.get(f"/druid/indexer/v1/tasks?max={digits}", 400)["error"]
+    world.post(SUPERVISOR, spec())
+    moves = {"partitions": {"type": "end", "stream": "clicks", "partitionOffsetMap": {digits: 1}}}
+    assert "partitionOffsetMap" in world.post(f"{SUPERVISOR}/clicks/resetOffsets", moves, 400)["error"]
+    moves["partitions"]["partitionOffsetMap"] = {"0": 2**63}  # type: ignore[dict-item]
+    assert "partitionOffsetMap" in world.post(f"{SUPERVISOR}/clicks/resetOffsets", moves, 400)["error"]

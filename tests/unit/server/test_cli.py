@@ -124,3 +124,28 @@ def test_the_quickstart_starts_nothing_on_a_port_in_use(tmp_path: Path) -> None:
         text = run("quickstart", "--port", port, "--data-dir", str(tmp_path / "demo"), code=1)
     assert text == f"error: port {port} on 127.0.0.1 cannot be used: Address already in use; choose another by --port\n"
     assert not (tmp_path / "demo").exists()
+
+
+def process(*words: str | bytes, stdout: int | None = subprocess.PIPE) -> tuple[int, str]:
+    """The exit code and what was said on standard error by a process of its own."""
+    done = subprocess.run([sys.executable, "-m", "server", *words], stdout=stdout, stderr=subprocess.PIPE, check=False)
+    return done.returncode, done.stderr.decode()
+
+
+def test_an_output_that_cannot_be_written_is_one_clear_line() -> None:
+    with open("/dev/full", "w") as full:
+        code, said = process("version", stdout=full.fileno())
+    assert code == 1 and "the output cannot be written: No space left on device" in said and "Traceback" not in said
+
+
+def test_words_that_are_no_text_are_wrong_use() -> None:
+    code, said = process("verify", b"a\xff")
+    assert code == 2 and "is not UTF-8" in said
+
+
+@pytest.mark.parametrize("words", [("supervisor", "submit"), ("serve", "--config")])
+def test_a_file_nested_too_deeply_is_one_clear_line(tmp_path: Path, words: tuple[str, ...]) -> None:
+    file = tmp_path / "deep"
+    file.write_text("[" * 20_000)
+    said = run(*words, str(file), code=1)
+    assert "nested too deeply" in said
