@@ -248,3 +248,21 @@ def test_a_task_of_an_older_protocol_is_replaced_at_its_sequences_end(system: Sy
     chain_is_whole(system)
     assert old.outcome is not None
     assert old.outcome.succeeded
+
+
+def test_a_drain_right_after_the_start_loses_nothing_with_two_replicas(system: System) -> None:
+    system.stream.create_topic("clicks", 2)
+    feed(system, 100)
+    feed(system, 100, 1)
+    system.start(workers=3)
+    system.overlord.submit(spec(replicas=2, maxRowsPerSegment=60))
+    eventually(lambda: len(system.tasks()) == 2)
+    drained = next(worker for worker in system.workers if worker.tasks)
+    drained.enabled = False
+    eventually(lambda: not drained.tasks, what="its replica has ended")
+    feed(system, 100)
+    eventually(lambda: system.records_read() == 300)
+    eventually(lambda: len(system.tasks()) == 2, what="two replicas again")
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 300)
+    chain_is_whole(system)
