@@ -66,6 +66,7 @@ _LISTS = frozenset(
     ]
 )
 _DUCKDB_MATH = {"cbrt": "cbrt", "cosh": "cosh", "sinh": "sinh", "tanh": "tanh", "rint": "round_even"}
+_OF_NOTHING = {"concat": t.text(""), "greatest": t.null(), "least": t.null()}
 _REDUCED = {"max": "greatest", "min": "least"}
 
 
@@ -79,6 +80,8 @@ def called(compiler: Compiler, tree: Call) -> Term:
     if rule is not None:
         return rule(compiler, tree)
     terms = [compiler.value(argument) for argument in tree.arguments if not isinstance(argument, Lambda)]
+    if tree.name in _OF_NOTHING and not terms:
+        return _OF_NOTHING[tree.name]
     if tree.name in _AS_SQL:
         return call(compiler.session, _AS_SQL[tree.name], *terms)
     if tree.name.startswith("array_") and tree.name[6:] in _LISTS:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from query.errors import InvalidQuery
-from query.native.rows import Rows, plain
+from query.native.rows import Rows, plain, small_enough
 from query.sql import term as t
 from query.sql.casts import as_number, cast_to
 from query.sql.comparison import compare
@@ -101,6 +101,9 @@ class Compiler:
 
     def term(self, tree: Expression) -> Term:
         """The term of a tree; comparisons are BOOLEAN here, for the sake of conditions."""
+        return small_enough(self._translated(tree))
+
+    def _translated(self, tree: Expression) -> Term:
         if isinstance(tree, Constant):
             return t.constant(tree.value)
         if isinstance(tree, ArrayConstant):

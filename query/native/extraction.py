@@ -8,7 +8,7 @@ from query.errors import InvalidQuery
 from query.native.granularity import parse_granularity
 from query.native.matching import found_by, matches
 from query.native.request import Part
-from query.native.rows import call
+from query.native.rows import call, small_enough
 from query.sql import term as t
 from query.sql.casts import as_number, as_string, cast_to
 from query.sql.frame import Frame, Session, per_member
@@ -39,7 +39,7 @@ def extracted(session: Session, part: Part, operand: Term) -> Term:
     if rule is None:
         raise part.unknown_type("extraction function")
     frame = Frame(session, Scope(), clause="an extraction function")
-    return per_member(frame, [operand], lambda _, terms: rule(session, part, terms[0]))
+    return small_enough(per_member(frame, [operand], lambda _, terms: rule(session, part, terms[0])))
 
 
 def _called(session: Session, part: Part, operand: Term) -> Term:

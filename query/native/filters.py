@@ -12,7 +12,7 @@ from query.native.intervals import condensed, parse_interval
 from query.native.matching import matches
 from query.native.ordering import known_order, sort_key
 from query.native.request import Part
-from query.native.rows import Rows, call, time_within
+from query.native.rows import Rows, call, constant, time_within
 from query.sql import term as t
 from query.sql.casts import as_number, as_string, cast_to
 from query.sql.comparison import compare, is_in, like
@@ -20,7 +20,7 @@ from query.sql.frame import Frame
 from query.sql.multi_value import any_member, is_missing
 from query.sql.scope import Scope
 from query.sql.term import Term
-from query.sql.types import BIGINT, BOOLEAN, VARCHAR, Family, element_of
+from query.sql.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, Family, element_of
 
 _Rule = Callable[[Rows, Part], str]
 DEEPEST = 100
@@ -90,10 +90,11 @@ def _like_operand(operand: Term, value: Any) -> Term:
         return t.text(str(value) if not isinstance(value, bool) else str(value).lower())
     if operand.family is Family.LONG:
         try:
-            return t.long(int(str(value)), BIGINT)
+            number = constant(int(str(value)))
+            return number.typed(BIGINT) if isinstance(number.value, int) else number
         except ValueError:
             pass
-    return t.constant(value)
+    return constant(value)
 
 
 def _null(rows: Rows, part: Part) -> str:
@@ -106,7 +107,9 @@ def _equals(rows: Rows, part: Part) -> str:
         raise InvalidQuery(f"{part.at('matchValue')}: a value is needed; use the filter null for nulls")
     type_ = expressions.named_type(part.text_or("STRING", "matchValueType"))
     if isinstance(value, list):
-        members = ", ".join(cast_to(t.constant(one), element_of(type_)).sql for one in value)
+        if type_.family is not Family.ARRAY:
+            raise InvalidQuery(f"{part.at('matchValue')}: a list needs a matchValueType such as ARRAY<STRING>")
+        members = ", ".join(cast_to(constant(one), element_of(type_)).sql for one in value)
         return f"({operand.sql} = CAST([{members}] AS {type_.duckdb}))"
     return compare(_frame(rows), "=", operand, _typed(operand, value, type_.druid)).sql
 
@@ -117,7 +120,7 @@ def _typed(operand: Term, value: Any, type_name: str) -> Term:
         return t.text(str(value)) if operand.family is Family.STRING else _like_operand(operand, value)
     if type_name == "LONG" and not isinstance(value, float):
         return _like_operand(operand, value)
-    return t.double(float(value))
+    return cast_to(_number(value), DOUBLE)
 
 
 def _in(rows: Rows, part: Part) -> str:
@@ -177,13 +180,12 @@ def _range(rows: Rows, part: Part) -> str:
 
 
 def _number(value: Any) -> Term:
-    try:
-        return t.constant(value if isinstance(value, int | float) else int(value))
-    except (TypeError, ValueError):
+    for read in (int, float):
         try:
-            return t.double(float(value))
+            return constant(value if isinstance(value, int | float) else read(value))
         except (TypeError, ValueError):
-            raise InvalidQuery(f"{value!r} is not a number") from None
+            continue
+    raise InvalidQuery(f"{value!r} is not a number")
 
 
 def _like(rows: Rows, part: Part) -> str:
@@ -243,7 +245,7 @@ def _array_contains(rows: Rows, part: Part) -> str:
         return _equal(rows, operand, value) if value is not None else _missing(operand)
     if value is None:
         return f"(len({operand.sql}) > list_count({operand.sql}))"
-    element = cast_to(t.constant(value), element_of(operand.type))
+    element = cast_to(constant(value), element_of(operand.type))
     return f"list_contains({operand.sql}, {element.sql})"
 
 

@@ -15,7 +15,7 @@ from query.native.intervals import ETERNITY
 from query.native.ordering import known_order, ordered, sort_key
 from query.native.plan import Draft, Setting
 from query.native.request import Part, part_of
-from query.native.rows import Rows
+from query.native.rows import Rows, constant
 from query.native.shapes import Stamps, json_object
 from query.sql import term as t
 from query.sql.casts import as_number, as_string
@@ -137,7 +137,7 @@ def _compared(known: Rows, part: Part) -> str:
     if found is None:
         raise InvalidQuery(f"{part.at('aggregation')}: {name!r} is no column of the answer")
     frame = Frame(known.session, Scope(), clause="having")
-    return compare(frame, _COMPARED[part.type], as_number(found), t.constant(value)).sql
+    return compare(frame, _COMPARED[part.type], as_number(found), constant(value)).sql
 
 
 def _selected(known: Rows, part: Part) -> str:

@@ -8,7 +8,7 @@ from query.errors import InvalidQuery
 from query.native.expression_functions import as_type
 from query.native.expressions import Compiler, parsed
 from query.native.request import Part
-from query.native.rows import plain
+from query.native.rows import constant, plain, small_enough
 from query.sql import term as t
 from query.sql.casts import as_number, cast_to
 from query.sql.frame import Session
@@ -19,7 +19,7 @@ Names = Callable[[str], Term]
 """What a name of the answer means: a dimension, an aggregate or an earlier post-aggregate."""
 
 _SYMBOLS = ("+", "-", "*")
-_NOT_BUILT = ("hyperUniqueCardinality", "javascript", "quantile", "quantiles", "min", "max")
+_NOT_BUILT = ("javascript", "quantile", "quantiles", "min", "max")
 
 
 def post_aggregate(session: Session, part: Part, names: Names) -> Term:
@@ -29,13 +29,13 @@ def post_aggregate(session: Session, part: Part, names: Names) -> Term:
         QueryError: it is unknown, not built, or does not fit.
     """
     kind = part.type
-    if kind in ("fieldAccess", "finalizingFieldAccess"):
+    if kind in ("fieldAccess", "finalizingFieldAccess", "hyperUniqueCardinality"):
         return names(part.text("fieldName", "name"))
     if kind == "constant":
         value = part.get("value")
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise InvalidQuery(f"{part.at('value')}: a number is needed")
-        return t.constant(value).typed(BIGINT if isinstance(value, int) else DOUBLE)
+        return constant(value).typed(BIGINT if isinstance(value, int) else DOUBLE)
     if kind == "arithmetic":
         return _arithmetic(session, part, names)
     if kind == "expression":
@@ -66,20 +66,15 @@ def _arithmetic(session: Session, part: Part, names: Names) -> Term:
         if symbol in _SYMBOLS:
             result = f"({result} {symbol} {other})"
         elif symbol == "/":
-            result = f"(CASE WHEN {other} = 0 THEN 0.0 ELSE {result} / {other} END)"
+            # Over infinity is 0, and null stays null; the sum makes -0 a 0.
+            result = f"({result} / CASE WHEN {other} = 0 THEN CAST('Infinity' AS DOUBLE) ELSE {other} END + 0.0)"
         elif symbol == "quotient":
-            result = _quotient(result, other)
+            result = f"({result} / {other})"
         elif symbol == "pow":
             result = f"pow({result}, {other})"
         else:
             raise InvalidQuery(f"{part.at('fn')}: {symbol!r} is none of + - * / quotient pow")
-    return Term(f"CAST({result} AS DOUBLE)", DOUBLE)
-
-
-def _quotient(left: str, right: str) -> str:
-    infinite = f"CASE WHEN {left} > 0 THEN 'Infinity' WHEN {left} < 0 THEN '-Infinity' ELSE 'NaN' END"
-    by_zero = f"CASE WHEN {left} IS NOT NULL THEN CAST({infinite} AS DOUBLE) END"
-    return f"(CASE WHEN {right} = 0 THEN {by_zero} ELSE {left} / {right} END)"
+    return small_enough(Term(f"CAST({result} AS DOUBLE)", DOUBLE))
 
 
 def _extreme(session: Session, part: Part, names: Names) -> Term:

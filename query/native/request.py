@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from query.errors import InvalidQuery, UnsupportedQuery
+from query.sql.term import LONG_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Part:
             number = int(str(found))
         except ValueError:
             number = least - 1
-        if number < least or isinstance(found, bool):
+        if not least <= number <= LONG_MAX or isinstance(found, bool):
             raise InvalidQuery(f"{self.at(name)}: {_shown(found)} is not a whole number, {least} or more")
         return number
 
@@ -75,9 +77,12 @@ class Part:
         """A number, also as text."""
         found = self.get(name)
         try:
-            return default if found is None else float(found)
+            number = default if found is None else float(found)
         except (TypeError, ValueError):
-            raise InvalidQuery(f"{self.at(name)}: {_shown(found)} is not a number") from None
+            number = math.nan
+        if not math.isfinite(number):
+            raise InvalidQuery(f"{self.at(name)}: {_shown(found)} is not a number")
+        return number
 
     def items(self, *names: str) -> list[Any]:
         """A list, empty when it is missing."""

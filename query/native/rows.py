@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlglot import exp
 
+from query.errors import InvalidQuery
 from query.native.intervals import ETERNITY, Interval
 from query.sql import term as t
 from query.sql.frame import FUNCTIONS, Frame, Session, node
@@ -14,6 +16,9 @@ from query.sql.scope import OpenTable, Output, Scope, Source
 from query.sql.term import Term
 from query.sql.types import BIGINT, TIMESTAMP, VARCHAR, Family, SqlType
 from segments.schema import TIME_COLUMN
+
+LARGEST_CHARS = 500_000
+"""Text of one expression."""
 
 
 class Given(exp.Expression):
@@ -45,6 +50,30 @@ def plain(term: Term) -> Term:
         return Term(term.sql, BIGINT, term.value, term.is_constant, term.time_column, term.table)
     if term.family is Family.BOOLEAN:
         return Term(f"CAST({term.sql} AS BIGINT)", BIGINT)
+    return term
+
+
+def constant(value: Any) -> Term:
+    """The term of a JSON value; a whole number beyond 64 bits is a double.
+
+    Raises:
+        InvalidQuery: it is an object or a list.
+    """
+    if isinstance(value, dict | list):
+        raise InvalidQuery(f"a text or a number is needed where {type(value).__name__} stands")
+    if isinstance(value, int) and not t.LONG_MIN <= value <= t.LONG_MAX:
+        return t.double(float(value))
+    return t.constant(value)
+
+
+def small_enough(term: Term) -> Term:
+    """The term again. One that is used twice in the next, and that again, would grow without bound.
+
+    Raises:
+        InvalidQuery: it is too large.
+    """
+    if len(term.sql) > LARGEST_CHARS:
+        raise InvalidQuery("an expression is too large: functions inside each other repeat what they are given")
     return term
 
 

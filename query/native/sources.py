@@ -12,7 +12,7 @@ from query.native.expressions import NAMED_TYPES
 from query.native.filters import filter_sql
 from query.native.intervals import ETERNITY, Interval
 from query.native.request import Part, part_of
-from query.native.rows import Rows, rows_of_query
+from query.native.rows import Rows, constant, rows_of_query
 from query.sql import term as t
 from query.sql.casts import cast_to
 from query.sql.frame import Session
@@ -161,9 +161,9 @@ def _inline_type(name: Any, values: list[Any]) -> SqlType:
 def _cell(value: Any, type_: SqlType) -> str:
     if isinstance(value, list):
         element = VARCHAR if type_.multi else element_of(type_)
-        members = ", ".join(cast_to(t.constant(one), element).sql for one in value)
+        members = ", ".join(cast_to(constant(one), element).sql for one in value)
         return f"CAST([{members}] AS {type_.duckdb})"
-    return f"CAST({cast_to(t.constant(value), type_).sql} AS {type_.duckdb})"
+    return f"CAST({cast_to(constant(value), type_).sql} AS {type_.duckdb})"
 
 
 def _join(part: Part, left: Rows, right: Rows, intervals: tuple[Interval, ...]) -> Rows:

@@ -17,7 +17,7 @@ from segments.errors import ServiceError
 from server.api import openapi
 from server.api.answers import BadRequest
 from server.api.requests import flag, json_of
-from server.api.sql import QUERIES_AT_ONCE, QueryService
+from server.api.sql import QUERIES_AT_ONCE, QUERY_ID, QueryService
 
 log = structlog.get_logger()
 
@@ -62,6 +62,7 @@ def native_router(queries: NativeService) -> APIRouter:
         try:
             body = await json_of(request)
         except BadRequest as error:
+            # A client reads Druid's whole error object.
             raise InvalidQuery(str(error)) from error
         return await to_thread.run_sync(_answer, queries, body, flag(request, "pretty"), limiter=limiter)
 
@@ -87,7 +88,11 @@ def query_id_of(body: Any) -> str:
     if not isinstance(body, dict) or not isinstance(context or {}, dict):
         raise InvalidQuery("the body must be a JSON object with a queryType, and a context that is an object")
     given = (context or {}).get("queryId")
-    return str(given) if given else str(uuid.uuid4())
+    if given in (None, ""):
+        return str(uuid.uuid4())
+    if not QUERY_ID.fullmatch(str(given)):
+        raise InvalidQuery("context queryId: up to 250 characters of visible ASCII are allowed, spaces inside")
+    return str(given)
 
 
 def _answer(queries: NativeService, body: Any, pretty: bool) -> Response:

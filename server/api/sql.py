@@ -24,7 +24,8 @@ from server.api.requests import body_of, json_of
 
 log = structlog.get_logger()
 
-_QUERY_ID = re.compile(r"[!-~](?:[ -~]{0,248}[!-~])?")
+QUERY_ID = re.compile(r"[!-~](?:[ -~]{0,248}[!-~])?")
+"""What goes back as a header: visible ASCII, spaces inside."""
 STATEMENTS = {"text/plain": "the statement", "application/x-www-form-urlencoded": "the statement, URL-encoded, no name"}
 QUERIES_AT_ONCE = 200
 """Threads that wait for an answer; how many run at once the engine decides."""
@@ -103,7 +104,7 @@ def _with_id(posted: Any) -> SqlRequest:
     named = request.context.get("sqlQueryId")
     if not isinstance(named, str) or not named:
         request.context["sqlQueryId"] = str(uuid.uuid4())
-    elif not _QUERY_ID.fullmatch(named):
+    elif not QUERY_ID.fullmatch(named):
         # It goes back as a header, which carries nothing else.
         raise InvalidQuery("context sqlQueryId: must be text of up to 250 visible ASCII characters and blanks")
     return request

@@ -246,3 +246,26 @@ def test_a_join_that_keeps_its_right_side_bounds_only_its_left() -> None:
     }  # fmt: skip
     none_of_them = timeseries(dataSource=source, intervals="2030-01-01/2031-01-01")
     assert none_of_them[0]["result"]["n"] == 10
+
+
+@pytest.mark.parametrize(("symbol", "expected"), [("/", 0.0), ("quotient", "Infinity"), ("pow", 1.0), ("-", 200.0)])
+def test_arithmetic_by_zero_is_what_its_symbol_says(symbol: str, expected: Any) -> None:
+    zero = {"type": "constant", "value": 0}
+    rows, missing = ({"type": "fieldAccess", "fieldName": name} for name in "nx")
+    posts = [
+        {"type": "arithmetic", "name": "p", "fn": symbol, "fields": [rows, zero]},
+        {"type": "arithmetic", "name": "q", "fn": symbol, "fields": [zero, missing]},
+    ]
+    assert timeseries(postAggregations=posts)[0]["result"] == {"n": 200, "p": expected, "q": None}
+
+
+def test_an_expression_that_would_grow_without_bound_is_refused() -> None:
+    text = "device"
+    for _ in range(60):
+        text = f"substring({text}, 0, -1)"
+    cascade = {"type": "cascade", "extractionFns": [{"type": "regex", "expr": "a"}] * 60}
+    dimension = {"type": "extraction", "dimension": "device", "extractionFn": cascade}
+    column = {"type": "expression", "name": "v", "expression": text}
+    for members in ({"virtualColumns": [column]}, {"dimensions": [dimension]}):
+        with pytest.raises(InvalidQuery, match="too large"):
+            answered(queryType="groupBy", dataSource="events", intervals=ALL_TIME, **members)

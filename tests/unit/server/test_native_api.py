@@ -90,6 +90,7 @@ def test_a_query_without_an_id_gets_one(http: TestClient, service: Recorded) -> 
         ({"queryType": "select", "dataSource": "events"}, 501),
         ([BOUNDARY], 400),
         (BOUNDARY | {"context": "x"}, 400),
+        (BOUNDARY | {"context": {"queryId": "two\nlines"}}, 400),
         (BOUNDARY | {"context": {"queryId": "breaks"}}, 504),
     ],
 )
@@ -100,7 +101,8 @@ def test_an_error_is_druids_exception_object(http: TestClient, body: Any, status
 
 
 def test_a_body_that_is_not_json_is_a_bad_request(http: TestClient) -> None:
-    assert http.post("/druid/v2", content=b"{not json").status_code == 400
+    answer = http.post("/druid/v2", content=b"{not json")
+    assert answer.status_code == 400 and answer.json()["category"] == "INVALID_INPUT"
 
 
 def test_cancelling_says_the_same_of_ids_that_nobody_knows(http: TestClient, service: Recorded) -> None:
