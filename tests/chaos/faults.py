@@ -71,6 +71,13 @@ class Faults:
         _send(task, how)
         return Broken(f"task {task.pid} gets {how.name}", frozenset(), _nothing)
 
+    def kill_tasks(self, busy: frozenset[str]) -> Broken | None:
+        """Every replica of every group at once: what was in memory only is read again."""
+        tasks = self._cluster.tasks()
+        for task in tasks:
+            _send(task, signal.SIGKILL)
+        return Broken(f"all {len(tasks)} tasks are killed", frozenset(), _nothing) if tasks else None
+
     def freeze_task(self, busy: frozenset[str]) -> Broken | None:
         task = self._some_task()
         if task is None or f"task {task.pid}" in busy:
@@ -145,6 +152,15 @@ class Faults:
     def kill_all(self, busy: frozenset[str]) -> Broken | None:
         """Every process but the tasks."""
         return self._all_down(self._cluster.members, busy)
+
+    def lose_machine(self, busy: frozenset[str]) -> Broken | None:
+        """Every process and every task, as when the power fails and comes back."""
+        broken = self._all_down(self._cluster.members, busy)
+        if broken is None:
+            return None
+        for task in self._cluster.tasks():
+            _send(task, signal.SIGKILL)
+        return Broken("all processes and tasks are killed", broken.parts, broken.mend)
 
     def _down(
         self, among: Iterable[Member], busy: frozenset[str], how: Callable[[Member], None], word: str
@@ -274,6 +290,7 @@ class Faults:
 
 KINDS: dict[str, Kind] = {
     "task killed": Kind(Faults.kill_task, 0, 0, 6),
+    "all tasks killed": Kind(Faults.kill_tasks, 0, 0, 1),
     "task ended": Kind(Faults.end_task, 0, 0, 2),
     "task frozen": Kind(Faults.freeze_task, 1, 25, 4),
     "task's disk full": Kind(Faults.fill_disk_of_task, 2, 10, 2),
@@ -288,6 +305,7 @@ KINDS: dict[str, Kind] = {
     "query node killed": Kind(Faults.kill_query_node, 0, 4, 2),
     "query node frozen": Kind(Faults.freeze_query_node, 1, 15, 1),
     "all processes killed": Kind(Faults.kill_all, 0, 4, 1),
+    "machine lost": Kind(Faults.lose_machine, 0, 4, 1),
     "PostgreSQL killed": Kind(Faults.kill_postgres, 0, 8, 2),
     "PostgreSQL stopped": Kind(Faults.stop_postgres, 0, 12, 1),
     "Kafka killed": Kind(Faults.kill_kafka, 0, 8, 2),
