@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from siltstone import Client, ClientError
 from tests.chaos.flow import Flow
 
+SILENCE_S = 10.0
 SQL = "SELECT p, COUNT(*) AS n, MAX(seq) AS top, SUM(seq) AS total FROM chaos GROUP BY p"
 
 
@@ -54,11 +55,17 @@ class Witness:
                 self.failures.append(str(error))
                 self._stop.wait(0.2)
             else:
-                now = time.monotonic()
-                self.longest_silence_s = max(self.longest_silence_s, now - self._last_good)
-                self._last_good = now
+                self._note_silence(time.monotonic())
                 self._judge([(int(r["p"]), int(r["n"]), int(r["top"]), int(r["total"])) for r in rows], life)
             self._stop.wait(0.1)
+
+    def _note_silence(self, now: float) -> None:
+        silent_s = now - self._last_good
+        self._last_good = now
+        self.longest_silence_s = max(self.longest_silence_s, silent_s)
+        if silent_s > SILENCE_S:
+            reason = self.failures[-1][:200] if self.failures else "the answer took so long"
+            print(f"{time.strftime('%H:%M:%S', time.gmtime())} no answer for {silent_s:.1f} s: {reason}", flush=True)
 
     def _judge(self, rows: Sequence[tuple[int, int, int, int]], life: int) -> None:
         self.answers += 1
