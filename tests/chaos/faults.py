@@ -176,11 +176,12 @@ class Faults:
         names = frozenset(member.home.name for member in members)
         if names & busy:
             return None
+        for member in members:
+            member.kill()
+        # Not before: until it is dead the node may still answer a question that is asked now.
         for front, witness in zip(self._cluster.fronts, self._witnesses, strict=True):
             if front in members:
                 witness.begin_life()
-        for member in members:
-            member.kill()
 
         def mend() -> None:
             for member in members:
