@@ -140,9 +140,24 @@ class CheckpointRules(SequenceRules):
     # ------------------------------------------------------------ answers and time
 
     def on_checkpoint_answered(self, event: CheckpointAnswered) -> list[Command]:
-        if event.answer is None or event.answer.generation < self.generation:
+        if event.answer is None:
+            return self._on_unheard(event)
+        self.unheard = 0
+        if event.answer.generation < self.generation:
             return []
         return [*self.learn(event.answer.sequences), *self.end_own_pause()]
+
+    def _on_unheard(self, event: CheckpointAnswered) -> list[Command]:
+        """No overlord answers: reading waits for none. What follows stays apart, as when a lease is over (PR-9)."""
+        pause, ask = self.pause, self.ask
+        if pause is None or pause.round >= 0 or ask is None or ask.number != event.ref.number or self.stopping:
+            return []
+        commands = self.read_on()
+        self.ask_not_before_ms = self.now_ms + min(
+            self.limits.ask_again_ms << min(self.unheard, 16), self.limits.ask_again_max_ms
+        )
+        self.unheard += 1
+        return commands
 
     def on_sequences_answered(self, event: SequencesAnswered) -> list[Command]:
         """Ends a lapsed pause: either an end is known now, or reading goes on into separate hydrants."""

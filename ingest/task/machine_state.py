@@ -81,6 +81,7 @@ class TaskState:
         self.paused_since_ms: int | None = None
         self.ask: Ask | None = None
         self.ask_not_before_ms = 0
+        self.unheard = 0
         self.learn_ms = 0
         self.has_gap = False
         self.rewinding: set[int] = set()

@@ -21,8 +21,8 @@ from tests.servers.topics import create_topic, wait_for
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
 RATE = 2_000.0
-ROUNDS = 5
-AFTER_S = 15.0
+ROUNDS = 3
+AFTER_S = 10.0
 
 
 @pytest.fixture

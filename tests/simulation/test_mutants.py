@@ -38,7 +38,7 @@ SEEN = {
     "tell-before-saving": 108,
     "leader-from-nothing": 2,
     "rest-keeps-epochs": 10,
-    "void-alone": 22,
+    "void-alone": 196,
     "publish-any-offsets": 7,
     "version-stays": 0,
     "assigned-unmarked": 43,

@@ -69,7 +69,8 @@ def test_a_new_leader_goes_on_with_running_tasks(system: System) -> None:
     system.stream.append("clicks", 0, [click(n) for n in range(100)])
     system.overlord = system.new_overlord("overlord-2")
     system.overlord.start()
-    eventually(lambda: system.rows_published() == 200, 30)
+    # A limit that is reached while nobody leads ends the sequence late: reading does not wait.
+    eventually(lambda: system.rows_published() in (200, 250), 30)
     assert {task.task.token for task in system.tasks()} == tokens, "adopted, not replaced"
     chain_is_whole(system)
 

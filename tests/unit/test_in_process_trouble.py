@@ -134,7 +134,7 @@ def test_a_question_that_breaks_is_asked_again(system: System, monkeypatch: pyte
     monkeypatch.setattr(system.store, "sequences", sequences)
     running(system, maxRowsPerSegment=100)
     feed(system, 150)
-    eventually(lambda: system.rows_published() == 100)
+    eventually(lambda: system.rows_published() >= 100)
     assert asked > 1
 
 

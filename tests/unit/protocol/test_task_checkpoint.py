@@ -61,6 +61,28 @@ def test_the_ask_is_repeated_with_growing_distance() -> None:
     assert not any(isinstance(c, m.AskCheckpoint) for c in task.did)
 
 
+def test_reading_does_not_wait_for_an_overlord_that_is_not_there() -> None:
+    task = paused_by_ask()
+    task.handle(m.CheckpointAnswered(task.now_ms, ref(0), None))
+    assert task.did == [m.Cut(0)], "what is read now stays apart from what an end may be saved for"
+    assert task.machine.status() is S.READING
+    task.tick(999)
+    assert task.machine.status() is S.READING
+    task.tick(1)
+    assert isinstance(task.did[-1], m.AskCheckpoint), "and it asks again"
+    task.handle(m.CheckpointAnswered(task.now_ms, ref(0), None))
+    task.tick(1_999)
+    assert task.machine.status() is S.READING, "with growing distance"
+    task.tick(1)
+    assert isinstance(task.did[-1], m.AskCheckpoint)
+
+
+def test_a_question_that_was_not_heard_ends_no_pause_of_a_round() -> None:
+    task = paused_by_round()
+    task.handle(m.CheckpointAnswered(task.now_ms, ref(0), None))
+    assert task.machine.status() is S.PAUSED
+
+
 def test_an_answer_without_sequences_leaves_it_paused() -> None:
     task = paused_by_ask()
     task.answered(0)
