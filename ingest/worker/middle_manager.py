@@ -11,6 +11,7 @@ import os
 import select
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ BEAT_WAIT_MS = 800
 RETRY_S = 0.5
 WATCH_TIMEOUT_MS = 500
 SWEEP_EVERY_MS = 10_000
+ADOPTED_AT_ONCE = 16
 
 
 class StateRootTaken(IngestError):
@@ -176,9 +178,11 @@ class MiddleManager:
                 log.warning("attempt directory left alone", path=str(path), error=str(error))
 
     def _adopt(self) -> None:
-        for spec, directory in self._directories():
-            if not directory.is_marked("acknowledged"):
-                self._settle(spec, directory)
+        found = [(spec, path) for spec, path in self._directories() if not path.is_marked("acknowledged")]
+        # Side by side: a task that is slow to prove itself must not keep the others waiting.
+        with ThreadPoolExecutor(ADOPTED_AT_ONCE, thread_name_prefix="adopt") as pool:
+            for settled in [pool.submit(self._settle, spec, directory) for spec, directory in found]:
+                settled.result()
         log.info("tasks adopted", worker=self._settings.worker, running=len(self._held), ended=len(self._ended))
 
     def _settle(self, spec: TaskSpec, directory: AttemptDirectory) -> None:

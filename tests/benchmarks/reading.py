@@ -26,8 +26,9 @@ def status_of(task: ProcessIdentity) -> dict[str, Any]:
 class Reading:
     """One thread that asks every task; ``gap`` tells the longest time in which no replica of a partition moved."""
 
-    def __init__(self, cluster: ChaosCluster) -> None:
+    def __init__(self, cluster: ChaosCluster, every_s: float = EVERY_S) -> None:
         self._cluster = cluster
+        self._every_s = every_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reading", daemon=True)
         self._moved: list[float] = []
@@ -47,7 +48,7 @@ class Reading:
         return max(later - earlier for earlier, later in zip(moved, moved[1:], strict=False))
 
     def _run(self) -> None:
-        while not self._stop.wait(EVERY_S):
+        while not self._stop.wait(self._every_s):
             for task in self._cluster.tasks():
                 try:
                     positions = status_of(task)["positions"]

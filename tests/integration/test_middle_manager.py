@@ -60,12 +60,14 @@ class ScriptedOverlord:
 
 
 class DirectoryChallenge:
-    """Believes the processes it is told to."""
+    """Believes the processes it is told to, once ``together`` of them are asked at a time."""
 
-    def __init__(self) -> None:
-        self.believes = True
+    def __init__(self, believes: bool = True, together: int = 1) -> None:
+        self.believes = believes
+        self._all_asked = threading.Barrier(together)
 
     def proves(self, address: str, token: str, pid: int) -> bool:
+        self._all_asked.wait(20)
         return self.believes
 
 
@@ -86,10 +88,12 @@ def command_launcher() -> TaskLauncher:
 
 @contextmanager
 def middle_manager(
-    root: Path, overlord: ScriptedOverlord, launcher: TaskLauncher | None = None, believes: bool = True
+    root: Path,
+    overlord: ScriptedOverlord,
+    launcher: TaskLauncher | None = None,
+    challenge: DirectoryChallenge | None = None,
 ) -> Iterator[MiddleManager]:
-    challenge = DirectoryChallenge()
-    challenge.believes = believes
+    challenge = challenge or DirectoryChallenge()
     settings = WorkerSettings(root, "worker-1", "127.0.0.1:0", 4)
     manager = MiddleManager(settings, overlord, launcher or ForkserverLauncher(ENTRY), challenge, SystemClock())
     manager.start()
@@ -176,6 +180,15 @@ def test_tasks_survive_their_middle_manager_and_its_forkserver_and_are_adopted(r
         assert overlord.ended()[spec.token].succeeded is True
 
 
+def test_tasks_that_are_slow_to_prove_themselves_do_not_wait_for_each_other(root: Path) -> None:
+    overlord, specs = ScriptedOverlord(), tuple(task(f"clicks_{number}") for number in range(3))
+    with middle_manager(root, overlord):
+        overlord.order(start=specs)
+        eventually(lambda: all(attempt_directory(root, spec).identity() for spec in specs))
+    with middle_manager(root, overlord, challenge=DirectoryChallenge(together=len(specs))) as successor:
+        assert {running.token for running in successor.running()} == {spec.token for spec in specs}
+
+
 def test_a_second_middle_manager_is_kept_out_of_the_state_root(root: Path) -> None:
     with (
         middle_manager(root, ScriptedOverlord()),
@@ -190,7 +203,7 @@ def test_a_process_that_does_not_prove_itself_is_never_killed(root: Path) -> Non
     with middle_manager(root, overlord):
         overlord.order(start=(spec,))
         eventually(lambda: attempt_directory(root, spec).identity())
-    with middle_manager(root, overlord, believes=False) as successor:
+    with middle_manager(root, overlord, challenge=DirectoryChallenge(believes=False)) as successor:
         pid = successor.running()[0].pid
         beats = len(overlord.beats)
         overlord.order(kill=(spec.token,))
