@@ -42,7 +42,7 @@ _TICK_S = 0.05
 _TEMP_PREFIX = "query_temp_"
 # Nothing of the server's environment (credentials, database addresses) is a query's business.
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "TMPDIR")
-_CAPACITY_ERRORS = ("OutOfMemoryException",)
+_CAPACITY_ERRORS = ("OutOfMemoryException", "RowTooLarge")
 # The statement met a value it cannot digest: a long that overflows, a text that is no JSON.
 _STATEMENT_ERRORS = ("OutOfRangeException", "ConversionException")
 

@@ -38,6 +38,11 @@ from query.worker_wire import (
 _PR_SET_PDEATHSIG = 1
 # What a statement may use as a table without naming a relation; the planner emits no other.
 _TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
+PIECE_BYTES_MAX = 128 * 2**20
+
+
+class RowTooLarge(Exception):
+    """One row alone is more than the server would hold."""
 
 
 class Refused(Exception):
@@ -224,11 +229,24 @@ def _listen(connection: socket.socket, sandbox: Sandbox, jobs: queue.SimpleQueue
             jobs.put((kind, payload))
 
 
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in pieces that the server can hold several of, however long its texts are."""
+    if batch.nbytes <= PIECE_BYTES_MAX:
+        yield batch
+    elif batch.num_rows <= 1:
+        raise RowTooLarge(f"a row of the answer has {batch.nbytes} bytes; at most {PIECE_BYTES_MAX} are sent")
+    else:
+        half = batch.num_rows // 2
+        yield from _pieces(batch.slice(0, half))
+        yield from _pieces(batch.slice(half))
+
+
 def _answer(connection: socket.socket, sandbox: Sandbox, job: Job) -> None:
     try:
         for part in sandbox.run(job):
             kind = Kind.SCHEMA if isinstance(part, pa.Schema) else Kind.BATCH
-            send(connection, kind, memoryview(part.serialize()))
+            for piece in _pieces(part) if isinstance(part, pa.RecordBatch) else (part,):
+                send(connection, kind, memoryview(piece.serialize()))
     except Exception as error:
         # Whatever went wrong, the pool must hear of it; this process is good for the next job.
         named = {"kind": type(error).__name__, "message": str(error)}

@@ -265,6 +265,13 @@ def test_a_query_can_be_cancelled_from_another_thread(engine: Engine) -> None:
     assert isinstance(outcome[0], QueryCancelled)
 
 
+def test_a_row_that_the_server_could_not_hold_is_not_sent(engine: Engine) -> None:
+    with pytest.raises(ResourceLimitExceeded):
+        rows(engine, "SELECT repeat('a', 150000000)")
+    found = rows(engine, "SELECT length(t), t FROM (SELECT repeat('a', 50000000) AS t FROM (VALUES (1), (2), (3)))")
+    assert [length for length, _ in found] == [50_000_000] * 3
+
+
 def test_too_much_memory_is_a_clear_error(engine: Engine) -> None:
     with pytest.raises(ResourceLimitExceeded, match="more memory"):
         rows(engine, "SELECT count(*) FROM (SELECT DISTINCT i::VARCHAR || repeat('x', 90) FROM range(2000000) t(i))")
