@@ -35,7 +35,8 @@ KINDS_MAX = 200
 
 class Sparing(logging.Filter):
     """Lets a message through once a minute, with how often it was held back: librdkafka repeats what it
-    cannot do many times a second. Messages that differ in numbers only are the same."""
+    cannot do many times a second. Messages that differ in numbers or in
+    what was suppressed before are the same."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +44,7 @@ class Sparing(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        kind = re.sub(r"\d+", "#", text)
+        kind = re.sub(r"\d+", "#", text.partition(" (after ")[0])
         known = self._held.get(kind)
         if known is not None and record.created - known[0] < SAID_AGAIN_S:
             known[1] += 1
