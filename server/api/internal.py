@@ -41,7 +41,7 @@ ACTIONS_AT_ONCE: Final = 64
 
 
 def _sequences(actions: OverlordActions, body: Any) -> Any:
-    return actions.sequences(str(body["token"]), int(body["from_number"]))
+    return actions.sequences(str(body["token"]), from_json(int, body["from_number"]))
 
 
 def _raise_end(actions: OverlordActions, body: Any) -> Any:

@@ -383,3 +383,13 @@ def test_only_digits_of_ascii_are_numbers(world: World, digits: str) -> None:
     assert "partitionOffsetMap" in world.post(f"{SUPERVISOR}/clicks/resetOffsets", moves, 400)["error"]
     moves["partitions"]["partitionOffsetMap"] = {"0": 2**63}
     assert "partitionOffsetMap" in world.post(f"{SUPERVISOR}/clicks/resetOffsets", moves, 400)["error"]
+
+
+@pytest.mark.parametrize("number", ["a", None, [], {}])
+def test_a_malformed_message_of_a_task_is_no_bug(world: World, number: Any) -> None:
+    answer = world.http.post(
+        "/internal/v1/actions/sequences",
+        json={"token": "x", "from_number": number},
+        headers={"X-Siltstone-Token": "x"},
+    )
+    assert answer.status_code == 400 and "malformed" in answer.text
