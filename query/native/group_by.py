@@ -52,7 +52,7 @@ def group_by(setting: Setting) -> Draft:
         setting.context.flag("resultAsArray"),
         (read.intervals or (ETERNITY,))[0][0],
     )
-    return Draft(sql, columns, shape, groups.inner(sql))
+    return Draft(sql, columns, shape, lambda: groups.inner(sql))
 
 
 def subtotals(query: Part, names: list[str]) -> list[frozenset[int]]:

@@ -53,13 +53,13 @@ class Shape(Protocol):
 class Draft:
     """A planned query: ``sql`` gives ``columns`` by their internal names, in their order.
 
-    ``inner`` is the query as the data source of another: its SQL and columns; None where it cannot be one.
+    ``inner`` gives the query as the data source of another: its SQL and columns; None where it cannot be one.
     """
 
     sql: str
     columns: tuple[Output, ...]
     shape: Shape
-    inner: tuple[str, tuple[Output, ...]] | None = None
+    inner: Callable[[], tuple[str, tuple[Output, ...]]] | None = None
 
     @property
     def result_columns(self) -> tuple[ResultColumn, ...]:

@@ -87,4 +87,4 @@ def _inner(outer: Setting, query: Part, depth: int) -> tuple[str, tuple[Output, 
     draft = _drafted(setting)
     if draft.inner is None:
         raise UnsupportedQuery(f"{query.at('queryType')}: {query.text('queryType')!r} is no data source")
-    return draft.inner
+    return draft.inner()

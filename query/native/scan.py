@@ -53,7 +53,7 @@ def scan(setting: Setting) -> Draft:
     documents = tuple(one.type == JSON for one in values)
     batch = query.whole("batchSize", BATCH_ROWS, least=1) or BATCH_ROWS
     shape = ScanShape(tuple(names), tuple(types), documents, _FORMATS[spelled], batch)
-    return Draft(sql, outputs, shape, (sql, outputs))
+    return Draft(sql, outputs, shape, lambda: (sql, outputs))
 
 
 def _scan_order(setting: Setting, moment: Term | None, selected: dict[str, Term | None]) -> str:

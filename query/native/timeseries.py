@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from query.errors import InvalidQuery
 from query.native.dimensions import dimension_of
@@ -21,6 +22,8 @@ from query.sql.term import Term
 from query.sql.types import BIGINT
 
 _EMPTY, _BUCKET, _TOTAL = 0, 1, 2
+INNER_BUCKETS = 10_000
+"""Buckets of a timeseries that is the data source of another query."""
 
 
 def timeseries(setting: Setting) -> Draft:
@@ -47,7 +50,24 @@ def timeseries(setting: Setting) -> Draft:
     limit = query.whole("limit", least=1)
     first = first_stamp(covered, read.intervals)
     shape = TimeseriesShape(Stamps.of(setting, granularity), filled, names, down, limit, first)
-    return Draft(sql, columns, shape, groups.inner(f"SELECT * FROM ({sql}) WHERE k = {_BUCKET}"))
+    return Draft(sql, columns, shape, lambda: groups.inner(_told_rows(setting, sql, shape)))
+
+
+def _told_rows(setting: Setting, sql: str, shape: TimeseriesShape) -> str:
+    """The buckets that the shape would tell, those without rows among them, as rows for a query around this one."""
+    name, buckets = setting.session.fresh("w"), f"(SELECT * FROM ({sql}) WHERE k = {_BUCKET})"
+    starts = list(islice(shape.starts(), INNER_BUCKETS + 1))
+    if len(starts) > INNER_BUCKETS:
+        raise InvalidQuery(f"{setting.query.path}: a timeseries as data source has at most {INNER_BUCKETS} buckets")
+    if starts:
+        # One text: the engine takes long over thousands of constants.
+        listed = f"SELECT unnest(CAST(string_split('{','.join(map(str, starts))}', ',') AS BIGINT[])) AS s"
+        missing = f"SELECT * REPLACE (s AS t) FROM {name} JOIN ({listed}) ON TRUE WHERE k = {_EMPTY}"
+        told = f"SELECT * FROM {name} WHERE k = {_BUCKET}"
+        absent = f"SELECT * EXCLUDE (s) FROM ({missing} AND s NOT IN (SELECT t FROM ({told})))"
+        buckets = f"(WITH {name} AS ({sql}) {told} UNION ALL {absent})"
+    limit = f" LIMIT {shape.limit}" if shape.limit is not None else ""
+    return f"SELECT * FROM {buckets} ORDER BY t {'DESC' if shape.descending else 'ASC'}{limit}"
 
 
 def covered_times(setting: Setting, rows: Rows, intervals: tuple[Interval, ...]) -> tuple[Interval, ...]:
@@ -96,7 +116,7 @@ class TimeseriesShape:
 
     def _buckets(self, rows: Iterator[tuple[str, ...]]) -> Iterator[tuple[int, int, tuple[str, ...]]]:
         """Rows as kind, bucket and cells, with the missing buckets in their places."""
-        waiting = self._starts()
+        waiting = self.starts()
         empty: tuple[str, ...] = ()
         expected = next(waiting, None)
         for kind, bucket, *cells in rows:
@@ -118,7 +138,8 @@ class TimeseriesShape:
     def _before(self, one: int, other: int) -> bool:
         return one > other if self.descending else one < other
 
-    def _starts(self) -> Iterator[int]:
+    def starts(self) -> Iterator[int]:
+        """The starts of the buckets that are told in any case, in the order of the answer."""
         granularity = self.stamps.granularity
         if not self.descending:
             last = None
@@ -153,7 +174,7 @@ def top_n(setting: Setting) -> Draft:
     sql = f"SELECT {listed} FROM ({ranked}) WHERE r <= {threshold} ORDER BY t, r"
     first = first_stamp(covered_times(setting, read.rows, read.intervals), read.intervals)
     names = tuple(one.name for one in groups.outputs)
-    return Draft(sql, columns, BucketShape(Stamps.of(setting, granularity), names, first), groups.inner(sql))
+    return Draft(sql, columns, BucketShape(Stamps.of(setting, granularity), names, first), lambda: groups.inner(sql))
 
 
 def _metric_order(setting: Setting, groups: Groups, metric: Part, inverted: bool) -> tuple[str, str]:

@@ -150,6 +150,23 @@ def test_a_subquery_keeps_its_buckets_as_the_time_of_its_rows() -> None:
     assert found[0]["result"]["n"] == 29 + 154
 
 
+def test_a_subquery_tells_its_empty_buckets_as_rows_too() -> None:
+    inner = {"queryType": "timeseries", "dataSource": "events", "intervals": "2024-02-29T10/2024-02-29T16",
+             "granularity": "hour", "aggregations": COUNT}  # fmt: skip
+    means = [{"type": "doubleMean", "name": "mean", "fieldName": "n"}, {"type": "count", "name": "buckets"}]
+
+    def told(**members: Any) -> Any:
+        query = {"type": "query", "query": inner | members}
+        return timeseries(dataSource=query, aggregations=means)[0]["result"]
+
+    assert told() == {"mean": 4 / 6, "buckets": 6}
+    assert told(context={"skipEmptyBuckets": True}) == {"mean": 4 / 3, "buckets": 3}
+    assert told(limit=2) == {"mean": 0.5, "buckets": 2}
+    with pytest.raises(InvalidQuery, match="at most 10000 buckets"):
+        told(granularity="second")
+    assert len(answered(**inner | {"granularity": "second"})) == 6 * 3600
+
+
 def test_a_union_may_be_a_list_and_a_table_that_is_missing_in_it_has_no_rows() -> None:
     found = timeseries(dataSource=["events", "nobody", "products"], intervals="0/4000")
     assert found[0]["result"]["n"] == 210
