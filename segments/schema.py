@@ -51,7 +51,8 @@ class ColumnSpec:
     complex_type: str = ""
 
     def __post_init__(self) -> None:
-        if not is_column_name(self.name):
+        # What a spill keeps for its merge is described too; a segment's own columns cannot be called so.
+        if not is_column_name(self.name.removeprefix(RESERVED_PREFIX)):
             raise InvalidSchema(f"no column can be called {self.name!r}")
         if self.multi_value and self.type is not ColumnType.STRING:
             raise InvalidSchema(f"column {self.name!r}: only a STRING column can be multi-value, not {self.type}")
@@ -110,6 +111,9 @@ class SegmentSchema:
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
+        reserved = [name for name in names if not is_column_name(name)]
+        if reserved:
+            raise InvalidSchema(f"no column can be called {reserved[0]!r}")
         twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
         if twice:
             raise InvalidSchema(f"columns occur twice: {', '.join(twice)}")
