@@ -161,14 +161,17 @@ class GroupByShape:
 
     def pieces(self, rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
         """The body."""
-        between = ""
+        between = stamp = ""
+        last: str | None = None
         yield "["
         for bucket, *cells in rows:
             if self.as_array:
                 listed = cells if self.stamps.granularity.is_all else [bucket, *cells]
                 yield f"{between}[{','.join(listed)}]"
             else:
-                stamp = self.stamps.json(self.first_ms if bucket == "null" else int(bucket))
+                if bucket != last:
+                    stamp = self.stamps.json(self.first_ms if bucket == "null" else int(bucket))
+                    last = bucket
                 event = json_object(self.names, cells)
                 yield f'{between}{{"version":"v1","timestamp":{stamp},"event":{event}}}'
             between = ","

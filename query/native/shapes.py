@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from query.native.granularity import Granularity
 from query.native.plan import Setting
@@ -27,9 +28,15 @@ class Stamps:
         return str(time_ms) if self.as_long else f'"{self.granularity.spelled(time_ms)}"'
 
 
-def json_object(names: Sequence[str], cells: Sequence[str]) -> str:
+def json_object(names: tuple[str, ...], cells: Sequence[str]) -> str:
     """An object from names and cells that are JSON already."""
-    return "{" + ",".join([f"{json_text(name)}:{cell}" for name, cell in zip(names, cells, strict=True)]) + "}"
+    return "{" + ",".join([key + cell for key, cell in zip(_keys(names), cells, strict=True)]) + "}"
+
+
+@lru_cache(maxsize=64)
+def _keys(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names as they stand in every object of an answer."""
+    return tuple(f"{json_text(name)}:" for name in names)
 
 
 def json_text(text: str) -> str:

@@ -108,6 +108,8 @@ def test_native_queries_see_published_and_live_rows_at_one_version(start: Start,
     def asked(**query: Any) -> Any:
         return json.loads(b"".join(node.execute_native("q", query | {"dataSource": "wiki"}).pieces()))
 
+    asked(queryType="timeBoundary")
+    until(lambda: table.acknowledged == {"wiki": 2})
     sums = [{"type": "count", "name": "n"}, {"type": "longSum", "name": "s", "fieldName": "added"}]
     [bucket] = asked(queryType="timeseries", intervals="2000/3000", granularity="all", aggregations=sums)
     assert bucket["result"] == {"n": 15, "s": sum(range(15))}
