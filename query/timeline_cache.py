@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from query.errors import QueryUnavailable
 from query.source import SegmentCatalog, TableSnapshot
 from segments.cache import SegmentCache
 from segments.data_segment import DataSegment
@@ -55,6 +56,8 @@ class TimelineCache:
         self._loads = 0
         # How often each version is in use by somebody who may still ask a task for it.
         self._holds: dict[str, Counter[int]] = {}
+        # Tables whose database was older than what had been read from it: they may be at any version again.
+        self._went_back: dict[str, str] = {}
 
     def names(self) -> list[str]:
         """Every table that is known now."""
@@ -62,8 +65,13 @@ class TimelineCache:
             return sorted(self._tables)
 
     def current(self, datasource: str) -> TableVersion | None:
-        """The version that queries start from; loaded now if the table was never seen."""
+        """The version that queries start from; loaded now if the table was never seen.
+
+        Raises:
+            ServiceError: the database cannot be read, or became older than what was read from it.
+        """
         with self._lock:
+            self._check_went_back(datasource)
             found = self._tables.get(datasource)
         return found or self.refresh(datasource)
 
@@ -147,12 +155,23 @@ class TimelineCache:
             before = self._tables.get(datasource)
             self._loads += 1
             number = self._loads
+            self._check_went_back(datasource)
         since = None if before is None else before.version
         snapshot = self._catalog.snapshot(datasource, since)
         if snapshot is None:
             return None
         if before is None:
             return TableVersion(snapshot, _schemas(snapshot.segments), number)
+        if snapshot.version < before.version:
+            # Never in one database. What is called by a known version may be something else from now on.
+            with self._lock:
+                self._went_back[datasource] = (
+                    f"the metadata of table {datasource} is at version {snapshot.version}, but this node has read "
+                    f"version {before.version} of it: the database was replaced by an older copy; see "
+                    "docs/operations.md, then restart this node"
+                )
+                _log.error("metadata_went_back", table=datasource, found=snapshot.version, known=before.version)
+                self._check_went_back(datasource)
         if snapshot.version == before.version:
             same = replace(snapshot, segments=before.snapshot.segments, added=(), removed=())
             return TableVersion(same, before.schemas, number)
@@ -171,6 +190,11 @@ class TimelineCache:
             if now is None or (loaded.version, loaded.loaded) > (now.version, now.loaded):
                 self._tables[name] = now = loaded
             return now
+
+    def _check_went_back(self, datasource: str) -> None:
+        """With the lock held."""
+        if datasource in self._went_back:
+            raise QueryUnavailable(self._went_back[datasource])
 
     @staticmethod
     def _added(before: TableVersion, loaded: TableVersion) -> tuple[DataSegment, ...]:

@@ -104,6 +104,7 @@ def test_native_queries_see_published_and_live_rows_at_one_version(start: Start,
     table.read(task, 10)
     table.seal_and_publish(task)
     table.read(task, 5)
+    until(lambda: table.acknowledged == {"wiki": 2})  # metadata of published rows is asked for too
 
     def asked(**query: Any) -> Any:
         return json.loads(b"".join(node.execute_native("q", query | {"dataSource": "wiki"}).pieces()))
