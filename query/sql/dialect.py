@@ -24,7 +24,7 @@ _NAMED_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 # Statements that are no queries are refused by us; sqlglot need not warn of them as well.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 MAX_STATEMENT_CHARS = 10_000_000
-MAX_TOKENS = 100_000
+MAX_TOKENS = 110_000
 """Some seconds of planning, in which other requests of the process wait: a list of 50,000 values fits."""
 
 
