@@ -38,6 +38,8 @@ class SupervisorConfig:
     patience_ms: int = 120_000
     reread_ms: int = 60_000  # for a replacement to read again what only dead attempts had read
     reset_ms: int = 60_000  # for publishing what was read before a reset
+    failed_restarts: int = 3  # after so many a posted spec gives up what could not be finished (PR-14)
+    reset_automatically: bool = False  # offsets the stream no longer holds are moved without being asked
     unhealthiness_threshold: int = 3
     healthiness_threshold: int = 3
 

@@ -119,7 +119,8 @@ class SupervisorMachine(GroupRules):
 
     def _steer(self, group: Group) -> list[Command]:
         """What a group needs now."""
-        commands = self.start_missing(group)
+        commands = self.give_up_old_spec(group)
+        commands += self.start_missing(group)
         commands += self.choose_committer(group)
         commands += self.stop_leaving(group)
         reason = self.reason_to_end(group)

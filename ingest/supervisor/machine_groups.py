@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ingest.metadata.records import AuditRow, DesiredState, NextSequence, ResetWish
 from ingest.offsets import OffsetMap, furthest
 from ingest.protocol import AttemptState, PublishOutcome, SequenceRecord, SequenceState
@@ -25,6 +27,7 @@ from ingest.supervisor.messages import (
     VoidSequences,
 )
 from ingest.supervisor.state import Group, PendingReset, Replica
+from ingest.supervisor.stream_faults import stream_fault
 
 
 class GroupRules(ReplicaRules):
@@ -95,6 +98,7 @@ class GroupRules(ReplicaRules):
         self.health.run_succeeded()
         self.topic_id = event.topic_id
         self.log_starts, self.log_ends = event.log_starts, event.log_ends
+        self._judge_stream(event)
         if self.storing_offsets or self.desired is DesiredState.TERMINATED or not event.starts:
             return []
         if self.offsets is None:
@@ -105,6 +109,29 @@ class GroupRules(ReplicaRules):
             return []
         self.storing_offsets = True
         return [AddPartitions(OffsetMap(new))]
+
+    def _judge_stream(self, seen: StreamSeen) -> None:
+        """Names what the stream no longer holds; moves just those offsets when the spec says so (PR-24).
+
+        What was read counts by its readers and by where unpublished sequences start: the committed
+        offsets known here may be older.
+        """
+        if self.offsets is None:
+            return
+        held = [
+            replica.attempt.positions
+            for group in self.groups.values()
+            for replica in group.replicas.values()
+            if replica.attempt.positions_sequence in group.sequences  # else published, or void: held in vain
+        ]
+        held += [record.start for group in self.groups.values() for record in group.in_order()[:1]]
+        fault = stream_fault(self.config.topic, self.offsets, held, seen)
+        self.health.named = None if fault is None else fault.reason
+        if fault is not None and self.config.reset_automatically and not self.resets:
+            deadline_ms = self.now_ms + self.config.reset_ms
+            self.resets.append(
+                PendingReset(fault.moves, fault.reason, seen.topic_id, deadline_ms, forwards=fault.expired)
+            )
 
     def on_offsets_stored(self, event: OffsetsStored) -> list[Command]:
         """After a reset the store has voided sequences: what is known here is read again."""
@@ -178,13 +205,27 @@ class GroupRules(ReplicaRules):
         if event.outcome in (PublishOutcome.PUBLISHED, PublishOutcome.ALREADY):
             # Earlier ones too: offsets move in order, and the answer to their publish may have been lost.
             for number in [number for number in group.sequences if number <= event.ref.number]:
-                del group.sequences[number]
+                self._note_committed(group.sequences.pop(number))
             group.failures = 0
             self.health.progressed()
             return []
         if event.outcome is PublishOutcome.CONFLICT and not group.voiding:
             return self.void_from(group, event.ref.number, "conflict")
         return []
+
+    def _note_committed(self, record: SequenceRecord) -> None:
+        if self.offsets is not None and record.end is not None:
+            reached = furthest(self.offsets.committed.restrict(record.end), record.end)
+            self.offsets = replace(self.offsets, committed=self.offsets.committed.with_(reached))
+
+    def give_up_old_spec(self, group: Group) -> list[Command]:
+        """No attempt can finish what was opened under an earlier spec: a posted one reads it again under
+        its own terms (PR-14). A moment's absence is not enough, and who lives may still finish it."""
+        record = next(iter(group.in_order()), None)
+        hopeless = group.failures >= self.config.failed_restarts and not group.running() and not group.voiding
+        if record is None or not hopeless or record.spec_version == self.config.spec_version:
+            return []
+        return self.void_from(group, record.ref.number, f"no attempt could finish it under spec {record.spec_version}")
 
     def void_from(self, group: Group, number: int, why: str) -> list[Command]:
         """Gives up the group's unpublished sequences and all that depend on them (PR-13)."""
@@ -255,17 +296,24 @@ class GroupRules(ReplicaRules):
     def advance_resets(self) -> list[Command]:
         """Moves offsets when what was read is published, or when its deadline has passed (PR-24)."""
         commands: list[Command] = []
-        for reset in self.resets:
+        for reset in list(self.resets):
             holders = [g for g in self.groups.values() if not g.is_done and set(g.partitions) & set(reset.moves)]
             waits = bool(holders) and self.now_ms < reset.deadline_ms
             if reset.resetting or waits or self.offsets is None:
                 continue
+            moves = reset.moves
+            if reset.forwards:
+                moves = OffsetMap((p, o) for p, o in moves.items() if o > self.offsets.committed.get(p, -1))
+            if not moves:
+                self.resets.remove(reset)  # everything was read after all
+                continue
             reset.resetting = True
             lost = {name: range_ for group in holders for name, range_ in self._ranges(group).items()}
-            detail = {"moves": reset.moves.to_json(), "reason": reset.reason, "voided": lost}
+            before = OffsetMap((p, o) for p, o in self.offsets.committed.items() if p in moves)
+            detail = {"moves": moves.to_json(), "from": before.to_json(), "reason": reset.reason, "voided": lost}
             audit = AuditRow(self.wall_ms, self.config.supervisor, "reset", detail)
             self.rested = False
-            commands.append(ResetOffsets(reset.moves, reset.topic_id, audit, reset.wish))
+            commands.append(ResetOffsets(moves, reset.topic_id, audit, reset.wish))
         return commands
 
     def rest(self) -> list[Command]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingest.metadata.records import NextSequence
-from ingest.offsets import furthest
+from ingest.offsets import OffsetMap, furthest
 from ingest.protocol import (
     PROTOCOL_VERSION,
     PauseCommand,
@@ -87,7 +87,10 @@ class RoundRules(SupervisorStateBase):
         waits, for a time, for a replacement that reads it again (PR-10). Past that time it is ended
         where it was last reported, and whoever can reads up to there."""
         record = group.open
-        if record is None or record.start.reached(group.reported) or self._is_read_by_living(group, record):
+        lost = record is not None and not record.start.reached(
+            OffsetMap((p, o) for p, o in self.log_starts.items() if p in group.reported)
+        )
+        if record is None or lost or record.start.reached(group.reported) or self._is_read_by_living(group, record):
             group.reader_wait_ms = None
             return False
         if group.reader_wait_ms is None:

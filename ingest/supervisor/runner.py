@@ -36,7 +36,6 @@ from ingest.supervisor.messages import (
     Event,
     KillAttempt,
     ReplicaLeaving,
-    ResetAsked,
     Rested,
     SendTask,
     SequenceSealed,
@@ -52,7 +51,6 @@ from ingest.supervisor.messages import (
 )
 from ingest.supervisor.ports import SupplierFactory, TaskClient, TaskQueue, TokenSource
 from ingest.supervisor.store_commands import StoreCommands
-from ingest.supervisor.stream_faults import stream_fault
 
 log = structlog.get_logger()
 
@@ -108,6 +106,7 @@ def config_of(spec: SupervisorSpec, version: int) -> SupervisorConfig:
         spec_version=version,
         task_count=spec.io.task_count,
         replicas=spec.io.replicas,
+        reset_automatically=spec.tuning.reset_offset_automatically,
         patience_ms=min(spec.io.completion_timeout_ms, 120_000),
     )
 
@@ -275,8 +274,6 @@ class SupervisorRunner:
                 self._beats[beat.token] = beat
             case DesiredChanged(config=config):
                 self._config = config
-            case StreamSeen():
-                self._judge_stream(event)
             case SequenceSealed(records=records):
                 self._ports.on_sealed(records)
                 self._replace_older(records[0].ref.group)
@@ -290,18 +287,6 @@ class SupervisorRunner:
             if replica.attempt.protocol < PROTOCOL_VERSION and not replica.leaving:
                 reason = f"protocol {replica.attempt.protocol} is older than {PROTOCOL_VERSION}"
                 self.post(ReplicaLeaving(self._ports.clock.monotonic_ms(), replica.token, reason))
-
-    def _judge_stream(self, seen: StreamSeen) -> None:
-        """Names what only a reset can end; asks for that reset when the spec says so (PR-24)."""
-        stored = self._machine.offsets
-        fault = None
-        if stored is not None:
-            attempts = (r.attempt for group in self._machine.groups.values() for r in group.replicas.values())
-            fault = stream_fault(self._config.topic, stored, (a.positions for a in attempts), seen)
-        self._machine.health.named = None if fault is None else fault.reason
-        if fault is not None and self._spec.tuning.reset_offset_automatically and not self._machine.resets:
-            log.warning("offsets reset", supervisor=self._config.supervisor, reason=fault.reason)
-            self.post(ResetAsked(seen.now_ms, fault.moves, False, fault.reason, seen.topic_id))
 
     def _note_address(self, attempt: AttemptRecord) -> None:
         if attempt.state.is_live:

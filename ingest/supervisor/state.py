@@ -129,7 +129,8 @@ class Group:
 
 @dataclass(slots=True)
 class PendingReset:
-    """A reset that waits for what was read to be published (PR-24)."""
+    """A reset that waits for what was read to be published (PR-24). ``forwards``: only partitions that
+    still stand below their target are moved then; what was published meanwhile is not read twice."""
 
     moves: OffsetMap
     reason: str
@@ -137,6 +138,7 @@ class PendingReset:
     deadline_ms: int
     wish: int | None = None
     resetting: bool = False
+    forwards: bool = False
 
 
 class SupervisorStateBase:

@@ -16,10 +16,12 @@ from ingest.supervisor.messages import StreamSeen
 
 @dataclass(frozen=True, slots=True)
 class StreamFault:
-    """``reason`` is for people; ``moves`` are the offsets at which reading could go on, per partition concerned."""
+    """``reason`` is for people; ``moves`` are the offsets at which reading could go on, per partition concerned;
+    ``expired``: what is missing was read by nobody and is gone, everything else is as it was."""
 
     reason: str
     moves: OffsetMap
+    expired: bool = False
 
 
 def stream_fault(topic: str, stored: StreamOffsets, held: Iterable[OffsetMap], seen: StreamSeen) -> StreamFault | None:
@@ -57,4 +59,5 @@ def _expired(topic: str, stored: StreamOffsets, held: list[OffsetMap], seen: Str
         f"topic {topic!r} partition {partition}: offsets {reached} to {seen.log_starts[partition]} have expired before "
         "they were read; reset the partition's offset to go on, or set tuningConfig.resetOffsetAutomatically",
         seen.log_starts.restrict(gone),
+        expired=True,
     )

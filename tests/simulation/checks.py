@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ingest.metadata.records import DesiredState, StreamOffsets
+from ingest.metadata.records import AuditRow, DesiredState, StreamOffsets
 from ingest.offsets import OffsetMap
 from ingest.protocol import SequenceRef, SequenceState
 
@@ -91,7 +91,7 @@ class Checks:
             world.published_rows[path] = [(p, epochs[p], offset) for p, offset in world.deep_storage[path]]
 
     def sequences(self) -> None:
-        """CK-2, CK-3: an end never changes, one open sequence owns a partition."""
+        """CK-2, CK-3: an end is only ever raised, one open sequence owns a partition."""
         owners: dict[int, SequenceRef] = {}
         for record in self.world.store.state.unpublished.get(self.world.supervisor, ()):
             if record.state is SequenceState.OPEN:
@@ -99,8 +99,10 @@ class Checks:
                     if p in owners:
                         raise Violation(f"CK-3 {owners[p].name} and {record.ref.name} both own partition {p}")
                     owners[p] = record.ref
-            elif record.end is not None and self.ends.setdefault(record.ref, record.end) != record.end:
-                raise Violation(f"CK-2 {record.ref.name} ended at {self.ends[record.ref]}, now at {record.end}")
+            elif record.end is not None:
+                if not record.end.reached(self.ends.get(record.ref, record.end)):
+                    raise Violation(f"CK-2 {record.ref.name} ended at {self.ends[record.ref]}, now at {record.end}")
+                self.ends[record.ref] = record.end
 
     def sealing(self, ref: SequenceRef, end: OffsetMap) -> None:
         """CK-8: no end is agreed below what was reported of the sequence: it was answered, and whoever
@@ -109,6 +111,14 @@ class Checks:
             mine = attempt.group == ref.group and attempt.positions_sequence == ref.number
             if mine and not end.reached(attempt.positions):
                 raise Violation(f"CK-8 {ref.name} ends at {end}, {attempt.token} had reached {attempt.positions}")
+
+    def resetting(self, moves: OffsetMap, audit: AuditRow) -> None:
+        """RS-1: what nobody asked for moves forwards only, over what has expired, and is recorded (PR-24)."""
+        stream = self.world.store.state.streams[self.world.supervisor, self.world.topic_name]
+        asked = audit.detail["reason"] == "reset" or audit in self.world.store.state.audit
+        back = [p for p, offset in moves.items() if offset <= stream.committed.get(p, -1)]
+        if back and not asked:
+            raise Violation(f"RS-1 {moves} moves partitions {back} back from {stream.committed}")
 
     def files(self) -> None:
         """DS-1: a published file exists."""

@@ -53,6 +53,10 @@ class Store:
     def cut(self, sequence: int) -> None:
         self.open.pop(sequence, None)
 
+    def spilled(self) -> list[Hydrant]:
+        """Copies of everything held."""
+        return [hydrant.copy() for hydrant in self.hydrants]
+
     def spill(self) -> list[Hydrant]:
         """What a crash after this moment leaves."""
         self.open.clear()

@@ -75,6 +75,15 @@ ACTS = (
 )
 
 
+MORE_ACTS = (("expire", 0.25), ("poison", 0.15))
+
+
+def draw_more_acts(seed: int) -> tuple[str, ...]:
+    """Acts from a generator of their own: a world without them is the one it was before they existed."""
+    rng = random.Random(f"more acts of {seed}")
+    return tuple(name for name, odds in MORE_ACTS if rng.random() < odds)
+
+
 def draw_faults(rng: random.Random) -> Faults:
     """Each kind is absent, rare or frequent, independently: many worlds see few kinds, and clearly."""
 

@@ -22,6 +22,7 @@ from ingest.protocol import (
     PublishReply,
     PublishRequest,
     SequenceRecord,
+    SequenceRef,
     SequenceState,
     StagedFile,
     StageRequest,
@@ -143,7 +144,7 @@ class OverlordNode:
 
     def look_at_stream(self) -> None:
         topic = self.world.topic
-        starts = OffsetMap({p: self.world.first[p] for p in topic.ends})
+        starts = OffsetMap(topic.log_starts)
         self.post(m.StreamSeen(self.clock.now_ms, "topic-1", starts, starts, OffsetMap(topic.ends)))
 
     def assign(self) -> None:
@@ -238,6 +239,7 @@ class OverlordNode:
             case m.AddPartitions(starts):
                 return m.OffsetsStored(now_ms, store.add_partitions(gen, name, topic, starts))
             case m.ResetOffsets(moves, topic_id, audit):
+                world.checks.resetting(moves, audit)
                 return m.OffsetsStored(now_ms, store.reset_offsets(gen, name, topic, moves, topic_id, audit))
             case m.RaiseEpochs(audit):
                 stored = store.offsets(name, topic)
@@ -326,6 +328,15 @@ class OverlordNode:
     def sequences(self, token: str, from_number: int) -> tuple[SequenceRecord, ...]:
         attempt = self.require(token)
         return self.store.sequences(attempt.supervisor, attempt.group, from_number)
+
+    def raise_end(self, token: str, ref: SequenceRef, end: OffsetMap) -> tuple[SequenceRecord | None]:
+        """None inside: refused. Else this machine's picture is outdated now."""
+        try:
+            record = self.store.raise_end(self.generation, token, ref, end)
+        except StoreConflict:
+            return (None,)
+        self.post(m.StoreRefused(self.clock.now_ms, f"the end of {ref.name} was raised"))
+        return (record,)
 
     def stage(self, token: str, record: SequenceRecord, path: str, has_rows: bool) -> str:
         """Allocates the segment's id and stores the staged row."""

@@ -7,15 +7,22 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Topic:
-    """``records[p]`` holds the visible offsets below ``ends[p]``; the others are holes for ever."""
+    """``records[p]`` holds the visible offsets below ``ends[p]``; the others are holes for ever. Below
+    ``log_starts[p]`` nothing can be read any more; what was there is remembered to judge by."""
 
     records: dict[int, set[int]] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
+    log_starts: dict[int, int] = field(default_factory=dict)
 
     def add_partition(self, partition: int, first: int) -> None:
         """``first`` is its log start."""
         self.records[partition] = set()
         self.ends[partition] = first
+        self.log_starts[partition] = first
+
+    def expire(self, partition: int, log_start: int) -> None:
+        """Deletes the records below ``log_start``, read or not."""
+        self.log_starts[partition] = max(self.log_starts[partition], log_start)
 
     def append(self, partition: int, visible: bool) -> None:
         """One more offset: a record, or a hole (an aborted or control record)."""

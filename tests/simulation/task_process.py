@@ -12,6 +12,7 @@ from ingest.protocol import (
     PublishReply,
     PublishRequest,
     SequenceRecord,
+    SequenceRef,
     TaskCommand,
     TaskHeartbeat,
 )
@@ -152,11 +153,15 @@ class TaskProcess:
         while any(left.values()) and not self.sought and self.machine.is_reading:
             partition = self.clock.random.choice([p for p, n in left.items() if n > 0])
             first = at[partition]
+            log_start = self.world.topic.log_starts[partition]
+            if first < log_start:
+                self.handle(m.BelowLogStart(self.clock.now_ms, partition, first, log_start))
+                return
             end = min(first + self.clock.between(1, left[partition]), self.world.topic.ends[partition])
             left[partition] = left[partition] - (end - first) if end > first else 0
             if end > first:
                 at[partition] = self.append(partition, first, end)
-        if self.clock.chance(20):
+        if self.alive and self.clock.chance(20):
             self.spill()
 
     def append(self, partition: int, first: int, end: int) -> int:
@@ -167,11 +172,22 @@ class TaskProcess:
                 return end
             window = windows[0]
             stop = end if window.end is None else min(end, window.end[partition])
+            if self.is_poisoned(window.number, partition, first, stop):
+                self.crash()
+                self.sought = True
+                return end
             run = m.Run(partition, first, stop)
             self.store.append(window.number, run, self.world.topic.between(partition, first, stop))
             self.handle(m.Read(self.clock.now_ms, window.number, (run,), self.store.totals(window.number)))
             first = stop
         return first
+
+    def is_poisoned(self, number: int, partition: int, first: int, stop: int) -> bool:
+        if self.world.poison is None:
+            return False
+        version, poisoned, offset = self.world.poison
+        mine = self.machine.sequences[number].record.spec_version == version
+        return mine and partition == poisoned and first <= offset < stop
 
     # ------------------------------------------------------------ commands
 
@@ -190,10 +206,7 @@ class TaskProcess:
             case m.Cut(sequence):
                 self.store.cut(sequence)
             case m.DropPast(sequence, end):
-                position = self.machine.sequences[sequence].position
-                back = self.store.drop_past(sequence, end, position)
-                self.spill()
-                self.handle(m.Dropped(now_ms, sequence, back, self.store.totals(sequence)))
+                self.drop_past(sequence, end)
             case m.Seek():
                 self.sought = True
             case m.Publish(record, again):
@@ -206,8 +219,38 @@ class TaskProcess:
                 self.replies.append(command)
             case m.Finish(succeeded, error):
                 self.end(succeeded, error)
+            case m.RaiseEnd():
+                self.raise_end(command.ref, command.end)
             case _:
-                pass  # OpenSequence needs nothing here; RaiseEnd: see docs/protocol.md, what the world cannot do
+                pass  # OpenSequence needs nothing here
+
+    def drop_past(self, sequence: int, end: OffsetMap) -> None:
+        """Drops only what can be read again (PR-9)."""
+        position = self.machine.sequences[sequence].position
+        if not self.can_read_again(sequence, end, position):
+            self.handle(m.RereadImpossible(self.clock.now_ms, sequence))
+            return
+        back = self.store.drop_past(sequence, end, position)
+        self.spill()
+        self.handle(m.Dropped(self.clock.now_ms, sequence, back, self.store.totals(sequence)))
+
+    def can_read_again(self, sequence: int, end: OffsetMap, position: OffsetMap) -> bool:
+        """Whether the log still holds what dropping would give up."""
+        trial = Store(self.store.spilled())
+        back = trial.drop_past(sequence, end, position)
+        return all(o >= self.world.topic.log_starts[p] for p, o in back.items() if o < position[p])
+
+    def raise_end(self, ref: SequenceRef, end: OffsetMap) -> None:
+        """Asked until it is answered: a silence taken for a no would give up rows that nobody else has."""
+
+        def done(answer: tuple[SequenceRecord | None] | None) -> None:
+            if answer is None:
+                self.clock.after(LOOP_MS, lambda: self.raise_end(ref, end))
+            else:
+                self.handle(m.EndRaised(self.clock.now_ms, ref, answer[0]))
+
+        if self.alive:
+            self.call(lambda leader: leader.raise_end(self.token, ref, end), done)
 
     def ask(self, command: m.AskCheckpoint | m.AskSequences) -> None:
         if isinstance(command, m.AskCheckpoint):

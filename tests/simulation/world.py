@@ -16,7 +16,7 @@ from ingest.task.messages import TaskLimits
 from tests.simulation.checks import Checks, Violation
 from tests.simulation.clock import Clock
 from tests.simulation.disk import ROW_BYTES, Hydrant, Row
-from tests.simulation.faults import Faults, Shape, draw_faults, draw_shape
+from tests.simulation.faults import Faults, Shape, draw_faults, draw_more_acts, draw_shape
 from tests.simulation.network import Network
 from tests.simulation.overlord_node import OverlordNode
 from tests.simulation.query_node import EpochRow, QueryNode
@@ -49,6 +49,7 @@ TIMING = SupervisorConfig(
     patience_ms=5_000,
     reset_ms=6_000,
     reread_ms=6_000,
+    reset_automatically=True,
 )
 LIMITS = TaskLimits(
     segment_rows_max=14,
@@ -101,6 +102,7 @@ class World:
         self.supervisor = self.table = self.topic_name = "edits"
         self.capacity = 6
         self.counters: dict[str, int] = {}
+        self.poison: tuple[int, int, int] | None = None
         self.topic = Topic()
         self.first: dict[int, int] = {}
         self.store = self.rules.store()
@@ -131,7 +133,7 @@ class World:
         for late in range(shape.late_partitions):
             p = shape.partitions + late
             clock.after(clock.between(3_000, FAULTS_MS), lambda p=p: self.appear(p))  # type: ignore[misc]
-        for act in shape.acts:
+        for act in (*shape.acts, *draw_more_acts(self.seed)):
             clock.after(clock.between(2_000, FAULTS_MS - 4_000), lambda act=act: self.act(act))  # type: ignore[misc]
 
     # ------------------------------------------------------------ small services
@@ -195,6 +197,8 @@ class World:
             "reset": self._reset,
             "discard": self._discard,
             "host_lost": self._lose_host,
+            "expire": self._expire,
+            "poison": self._poison,
         }
         if act in acts:
             acts[act](leader)
@@ -233,6 +237,27 @@ class World:
         self.clock.note(leader.name, "will hear no more of w0")
         self.workers["w0"].burn()
 
+    def _expire(self, leader: OverlordNode) -> None:
+        """Retention deletes records of one partition, whoever has read them; now and then all of them."""
+        p = self.clock.random.choice(sorted(self.topic.ends))
+        low, end = self.topic.log_starts[p], self.topic.ends[p]
+        self.topic.expire(p, end if self.clock.chance(25) else self.clock.between(low, end))
+        self.clock.note("partition", p, "begins at", self.topic.log_starts[p])
+
+    def _poison(self, leader: OverlordNode) -> None:
+        """Every task dies of some unpublished record under the present spec, until another one is posted;
+        now and then those that run now lose what they had read before."""
+        p = self.clock.random.choice(sorted(self.topic.ends))
+        stream = self.store.offsets(self.supervisor, self.topic_name)
+        low = self.topic.ends[p] if stream is None else stream.committed.get(p, self.topic.ends[p])
+        self.poison = (leader.config().spec_version, p, self.clock.between(low, self.topic.ends[p]))
+        if self.clock.chance(50):
+            self.manifests.clear()
+            for _, task in sorted(self.tasks.items()):
+                if task.alive:
+                    task.crash()
+        self.clock.after(self.clock.between(5_000, 9_000), lambda: self.act("respec"))
+
     def _discard(self, leader: OverlordNode) -> None:
         self._reset(leader, discard=True)
 
@@ -244,7 +269,7 @@ class World:
     def _reset(self, leader: OverlordNode, discard: bool = False) -> None:
         """Moves one partition somewhere in its log, back or forth."""
         partition = self.clock.random.choice(sorted(self.topic.ends))
-        to = self.clock.between(self.first[partition], self.topic.ends[partition])
+        to = self.clock.between(self.topic.log_starts[partition], self.topic.ends[partition])
         leader.post(m.ResetAsked(self.clock.now_ms, OffsetMap({partition: to}), discard))
 
     # ------------------------------------------------------------ running

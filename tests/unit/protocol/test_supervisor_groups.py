@@ -130,6 +130,68 @@ def test_a_refused_reset_is_tried_again() -> None:
     assert lead.machine.resets == []
 
 
+def looked(lead: Lead, *log_starts: int) -> list[m.Command]:
+    return lead.post(m.StreamSeen(lead.now_ms, "id", at(0, 0), at(*log_starts), at(90, 90)))
+
+
+def test_what_no_attempt_can_finish_is_read_again_under_a_posted_spec() -> None:
+    lead = one_replica()
+    lead.ask("t1", FIRST, 5, 3)
+    for token in ("t1", "t2", "t3"):
+        assert not lead.of(m.VoidSequences)
+        lead.ended(token)
+        lead.ticks(10_000)
+        lead.run(f"t{int(token[1]) + 1}")
+    lead.ended("t4")
+    wish(lead, "new spec")
+    assert lead.of(m.VoidSequences)
+    assert {r.state for r in lead.store.sequences("edits", 1, 0)} == {SequenceState.VOID}
+    [again] = lead.store.sequences("edits", 2, 0)
+    assert (again.start, again.spec_version) == (at(0, 0), 2)
+
+
+def test_a_moments_absence_gives_nothing_up_for_a_new_spec() -> None:
+    lead = one_replica()
+    lead.ask("t1", FIRST, 5, 3)
+    lead.ended("t1")
+    wish(lead, "new spec")
+    assert not [c for c in lead.ticks(5_000) if isinstance(c, m.VoidSequences)]
+
+
+def test_expired_offsets_are_moved_when_the_spec_says_so_and_recorded_and_no_others() -> None:
+    lead = one_replica(reset_automatically=True)
+    looked(lead, 40, 0)
+    released(lead, 0, 3)
+    lead.published(FIRST)
+    offsets = lead.store.offsets("edits", "edits")
+    assert offsets is not None and (offsets.committed, offsets.epochs) == (at(40, 3), at(1, 0))
+    [audit] = [row for row in lead.store.audit("edits", 5) if row.action == "reset"]
+    assert (audit.detail["from"], audit.detail["moves"]) == ({"0": 0}, {"0": 40})
+
+
+def test_without_that_setting_expired_offsets_are_named_and_stay() -> None:
+    lead = one_replica()
+    looked(lead, 40, 0)
+    assert lead.machine.health.named is not None and not lead.machine.resets
+
+
+def test_what_somebody_has_read_has_not_expired() -> None:
+    lead = one_replica(reset_automatically=True)
+    lead.beat("t1", 0, 50, 3)
+    looked(lead, 40, 0)
+    assert lead.machine.health.named is None and not lead.machine.resets
+
+
+def test_what_was_read_before_an_automatic_reset_is_not_read_again() -> None:
+    lead = one_replica(reset_automatically=True)
+    looked(lead, 40, 0)
+    released(lead, 45, 3)
+    lead.published(FIRST)
+    offsets = lead.store.offsets("edits", "edits")
+    assert offsets is not None and (offsets.committed, offsets.epochs) == (at(45, 3), at(0, 0))
+    assert not lead.machine.resets
+
+
 def test_a_released_group_keeps_somebody_who_can_publish() -> None:
     lead = one_replica()
     lead.desire(DesiredState.SUSPENDED)
