@@ -29,6 +29,11 @@ class MemoryDeepStorage:
         with self._lock:
             self._failures[method].extend([error] * times)
 
+    def heal(self) -> None:
+        """Forgets the failures that are still to come."""
+        with self._lock:
+            self._failures.clear()
+
     def lose_next_answer(self, error: Exception) -> None:
         with self._lock:
             self._failures["push answer"].append(error)

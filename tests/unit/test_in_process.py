@@ -201,7 +201,7 @@ def test_bytes_at_their_bound_pause_reading_until_storage_is_back(system: System
     system.held_bytes_max = 12_000
     system.stream.create_topic("clicks", 1)
     system.start()
-    system.storage.fail_next("push", StorageUnavailable("the bucket is away"), times=2)
+    system.storage.fail_next("push", StorageUnavailable("the bucket is away"), times=10_000)
     system.overlord.submit(spec(maxRowsPerSegment=100))
     system.stream.append("clicks", 0, [click(n) for n in range(1_000)])
     eventually(lambda: [t for t in system.tasks() if t.runner.view.status is TaskStatus.BACK_PRESSURE])
@@ -209,5 +209,6 @@ def test_bytes_at_their_bound_pause_reading_until_storage_is_back(system: System
     beats = system.overlord.leading().runner("clicks")
     assert beats is not None
     eventually(lambda: any(beat.status == "back_pressure" for beat in beats.view().beats.values()))
+    system.storage.heal()
     eventually(lambda: system.rows_published() == 1_000, 40)
     chain_is_whole(system)
