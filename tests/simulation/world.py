@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ingest.metadata.memory import MemoryMetadataStore
-from ingest.metadata.records import DesiredState
+from ingest.metadata.records import DesiredState, SupervisorRecord
 from ingest.offsets import OffsetMap
 from ingest.protocol import AttemptRecord, PublishOutcome, TaskWelcome
 from ingest.supervisor import messages as m
@@ -189,6 +189,8 @@ class World:
         record = self.store.supervisor(self.supervisor)
         assert record is not None
         if record.desired is DesiredState.TERMINATED:
+            if act == "respec":
+                self._free_ending(leader, record)
             return
         self.clock.note("operator:", act)
         acts = {
@@ -215,6 +217,16 @@ class World:
         current = self.store.supervisor(self.supervisor)
         assert current is not None
         leader.post(m.DesiredChanged(self.clock.now_ms, current.desired, leader.config()))
+
+    def _free_ending(self, leader: OverlordNode, record: SupervisorRecord) -> None:
+        """What no task can finish holds the end up for ever: a cured spec is posted, and then ended too."""
+        poisoned = self.poison is not None and self.poison[0] == record.version
+        if not poisoned or not self.store.state.unpublished.get(self.supervisor):
+            return
+        self.clock.note("operator: cures what cannot end")
+        self.put_spec(leader.generation, record.spec["taskCount"], record.spec["replicas"], DesiredState.RUNNING)
+        leader.post(m.DesiredChanged(self.clock.now_ms, DesiredState.RUNNING, leader.config()))
+        self.clock.after(self.clock.between(5_000, 9_000), lambda: self.act("terminate"))
 
     def _want(self, leader: OverlordNode, act: str) -> None:
         wanted = {
