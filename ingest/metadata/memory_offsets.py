@@ -160,8 +160,8 @@ class MemoryOffsets(MemoryBase):
                 successor = None if stored.released else self._record(replace(ref, number=ref.number + 1))
             else:
                 assert record is not None
-                live = any(a.state.is_live for a in self._attempts_of((ref.supervisor, ref.group)))
-                stored, successor = rules.seal_sequence(record, end, following, live)
+                placed = any(a.is_placed for a in self._attempts_of((ref.supervisor, ref.group)))
+                stored, successor = rules.seal_sequence(record, end, following, placed)
                 self._put(stored, *([successor] if successor else []))
             return (stored,) if successor is None else (stored, successor)
 
@@ -235,11 +235,7 @@ class MemoryAttempts(MemoryBase):
                 stored = attempt
                 state.attempts[attempt.token] = attempt
                 state.group_tokens[key] = (*state.group_tokens.get(key, ()), attempt.token)
-                fresh = [replace(r, assigned=True) for r in mine if not r.assigned]
-                if fresh:
-                    self._put(*fresh)
-            sequences = state.sequences[key]
-            return stored, tuple(sequences[r.ref.number] for r in mine)
+            return stored, tuple(mine)
 
     def _change(self, old: AttemptRecord | None, new: AttemptRecord) -> AttemptRecord:
         if new != old:
@@ -250,7 +246,11 @@ class MemoryAttempts(MemoryBase):
     def assign_attempt(self, generation: int, token: str, worker: str) -> AttemptRecord:
         with self._writing("assign_attempt", generation) as state:
             old = state.attempts.get(token)
-            return self._change(old, attempt_rules.assigned(old, worker))
+            new = attempt_rules.assigned(old, worker)
+            if new != old:
+                mine = [r for r in state.unpublished.get(new.supervisor, ()) if r.ref.group == new.group]
+                self._put(*(replace(r, assigned=True) for r in mine))
+            return self._change(old, new)
 
     def register_attempt(self, generation: int, token: str, address: str, protocol: int, now_ms: int) -> AttemptRecord:
         with self._writing("register_attempt", generation) as state:

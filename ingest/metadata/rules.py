@@ -153,11 +153,11 @@ def names_path(load_spec: Mapping[str, Any], path: str) -> bool:
 
 
 def seal_sequence(
-    record: SequenceRecord, end: OffsetMap, following: NextSequence | None, attempts_live: bool
+    record: SequenceRecord, end: OffsetMap, following: NextSequence | None, attempts_placed: bool
 ) -> tuple[SequenceRecord, SequenceRecord | None]:
     """An open sequence with its end saved, and its successor (None: the partitions are released).
 
-    The successor counts as assigned from the start when attempts of the group live: they read on
+    The successor counts as assigned from the start when a worker has an attempt of the group: it reads on
     into it without being told by another start command (PR-7).
     """
     assert record.state is SequenceState.OPEN
@@ -173,7 +173,7 @@ def seal_sequence(
         epochs=record.epochs,
         spec_version=following.spec_version,
         opened_at_ms=following.opened_at_ms,
-        assigned=attempts_live,
+        assigned=attempts_placed,
     )
     return sealed, successor
 

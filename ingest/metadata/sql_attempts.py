@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -11,8 +10,15 @@ from sqlalchemy.engine import Connection
 from ingest.metadata import attempt_rules
 from ingest.metadata import tables as t
 from ingest.metadata.sql_base import SqlBase
-from ingest.metadata.sql_rows import attempt_of, attempt_values, key_of
-from ingest.metadata.sql_streams import group_row, in_group, load_attempt, load_unpublished, lock_stream
+from ingest.metadata.sql_rows import attempt_of, attempt_values
+from ingest.metadata.sql_streams import (
+    UNPUBLISHED,
+    group_row,
+    in_group,
+    load_attempt,
+    load_unpublished,
+    lock_stream,
+)
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
 from ingest.protocol import AttemptRecord, AttemptState, SequenceRecord
@@ -37,12 +43,7 @@ class SqlAttempts(SqlBase):
             if stored is not None:
                 return stored, tuple(mine)
             connection.execute(sa.insert(t.attempts).values(**attempt_values(attempt)))
-            fresh = sa.and_(
-                in_group(t.sequences, attempt.supervisor, attempt.group),
-                t.sequences.c.number.in_([key_of(r.ref)["number"] for r in mine]),
-            )
-            connection.execute(sa.update(t.sequences).where(fresh).values(assigned=True))
-            return attempt, tuple(replace(r, assigned=True) for r in mine)
+            return attempt, tuple(mine)
 
         return self._fenced(generation, create)
 
@@ -60,7 +61,23 @@ class SqlAttempts(SqlBase):
         return self._fenced(generation, work)
 
     def assign_attempt(self, generation: int, token: str, worker: str) -> AttemptRecord:
-        return self._change(generation, token, lambda old: attempt_rules.assigned(old, worker))
+        def assign(connection: Connection) -> AttemptRecord:
+            known = attempt_rules.require_live(load_attempt(connection, token))
+            group = group_row(connection, known.supervisor, known.group)
+            assert group is not None, "an attempt's group is never deleted"
+            lock_stream(connection, known.supervisor, group.topic)
+            old = load_attempt(connection, token, "update")
+            new = attempt_rules.assigned(old, worker)
+            if new != old:
+                values = attempt_values(new)
+                connection.execute(sa.update(t.attempts).where(t.attempts.c.token == token).values(**values))
+                waiting = sa.and_(
+                    in_group(t.sequences, new.supervisor, new.group), t.sequences.c.state.in_(UNPUBLISHED)
+                )
+                connection.execute(sa.update(t.sequences).where(waiting).values(assigned=True))
+            return new
+
+        return self._fenced(generation, assign)
 
     def register_attempt(self, generation: int, token: str, address: str, protocol: int, now_ms: int) -> AttemptRecord:
         return self._change(generation, token, lambda old: attempt_rules.registered(old, address, protocol, now_ms))

@@ -170,8 +170,8 @@ class SqlOffsets(SqlBase):
                 successor = None if stored.released else load_sequence(connection, number)
             else:
                 assert record is not None
-                live = any(a.state.is_live for a in load_attempts(connection, ref.supervisor, ref.group))
-                stored, successor = rules.seal_sequence(record, end, following, live)
+                placed = any(a.is_placed for a in load_attempts(connection, ref.supervisor, ref.group))
+                stored, successor = rules.seal_sequence(record, end, following, placed)
                 update_sequence(connection, record, stored)
                 if successor is not None:
                     insert_sequence(connection, successor)

@@ -246,11 +246,14 @@ class AttemptStore(Protocol):
     def create_attempt(
         self, generation: int, attempt: AttemptRecord
     ) -> tuple[AttemptRecord, tuple[SequenceRecord, ...]]:
-        """Stores the attempt and marks every unpublished sequence of its group assigned (PR-7),
-        before any start command is sent. Returns those sequences."""
+        """Stores the attempt. Returns the unpublished sequences of its group."""
         ...
 
-    def assign_attempt(self, generation: int, token: str, worker: str) -> AttemptRecord: ...
+    def assign_attempt(self, generation: int, token: str, worker: str) -> AttemptRecord:
+        """Stores which worker shall start it and marks every unpublished sequence of its group assigned
+        (PR-7), before any start order is sent. An attempt that waits for a slot has read nothing, so no
+        reader waits for it: else tasks that wait for readers could hold the slot it waits for."""
+        ...
 
     def register_attempt(
         self, generation: int, token: str, address: str, protocol: int, now_ms: int

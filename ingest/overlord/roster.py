@@ -24,6 +24,8 @@ log = structlog.get_logger()
 FRESH_MS = 4_000
 """A worker that has not beaten for this long gets no new attempts."""
 WAIT_MAX_MS = 30_000
+SLOTS_BEYOND = 1
+"""Each worker keeps so many slots beyond its capacity for attempts that others wait for (PR-12)."""
 
 
 @dataclass(slots=True)
@@ -38,6 +40,7 @@ class Worker:
 
     @property
     def free(self) -> int:
+        """Slots left of its capacity; -1 when the one beyond it is taken too."""
         running = {task.token for task in self.beat.running}
         return self.beat.capacity - len(running | set(self.assigned) | self.reserved)
 
@@ -50,6 +53,7 @@ class Waiting:
     prefer: str | None
     avoid: tuple[str, ...]
     placing: bool = False
+    claimed: bool = False
 
 
 class WorkerRoster:
@@ -89,6 +93,14 @@ class WorkerRoster:
             else:  # it has not beaten in this generation yet
                 self._waiting[spec.token] = Waiting(spec, worker, (), placing=True)
             self._changed.notify_all()
+
+    def claim(self, token: str) -> None:
+        with self._changed:
+            entry = self._waiting.get(token)
+            if entry is None or entry.claimed:
+                return
+            entry.claimed = True
+        self.place()
 
     def kill(self, token: str) -> None:
         with self._changed:
@@ -212,8 +224,11 @@ class WorkerRoster:
     # ---------------------------------------------------------------- placement
 
     def place(self) -> None:
-        """Gives waiting attempts to workers with room, oldest first; what fits nowhere waits on."""
-        for token in list(self._waiting):
+        """Gives waiting attempts to workers with room, claims first, then oldest first; what fits nowhere
+        waits on."""
+        with self._changed:
+            order = sorted(self._waiting, key=lambda token: not self._waiting[token].claimed)
+        for token in order:
             with self._changed:
                 entry = self._waiting.get(token)
                 if entry is None or entry.placing:
@@ -238,7 +253,8 @@ class WorkerRoster:
         }
         # Replicas share a worker only when there is no other at all; a full one is waited for.
         apart = {name: worker for name, worker in usable.items() if name not in entry.avoid} or usable
-        free = {name: worker.free for name, worker in apart.items() if worker.free > 0}
+        beyond = SLOTS_BEYOND if entry.claimed else 0
+        free = {name: worker.free for name, worker in apart.items() if worker.free + beyond > 0}
         if entry.prefer in free:
             return entry.prefer
         return min(free, key=lambda name: (-free[name], name), default=None)

@@ -70,3 +70,8 @@ class AttemptRecord:
     heartbeat_ms: int = 0
     ended_ms: int | None = None
     error: str | None = None
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether a worker may run it: it has a slot and may have read something."""
+        return self.state.is_live and self.state is not AttemptState.PENDING

@@ -45,7 +45,7 @@ class SequenceRecord:
 
     ``start`` fixes the partition set (PR-11). ``epochs`` are the reset epochs of those partitions
     when it was opened. ``opened_at_ms`` is the stored time from which rejection windows are
-    computed (PR-15). ``assigned`` says whether any attempt was ever told to read it (PR-7);
+    computed (PR-15). ``assigned`` says whether any worker was ever told to read it (PR-7);
     ``released`` that no sequence follows it in its group; ``version`` is the table version of its
     publish (0 until then), by which every replica knows when it may drop the rows.
     """

@@ -121,6 +121,7 @@ class SupervisorMachine(GroupRules):
         """What a group needs now."""
         commands = self.give_up_old_spec(group)
         commands += self.start_missing(group)
+        commands += self.claim_slot(group)
         commands += self.choose_committer(group)
         commands += self.stop_leaving(group)
         reason = self.reason_to_end(group)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ingest.protocol import AttemptState, CommitterCommand, StopCommand
+from ingest.protocol import AttemptState, CommitterCommand, SequenceRecord, StopCommand
 from ingest.supervisor.machine_rounds import RoundRules
 from ingest.supervisor.messages import (
     AttemptAssigned,
     AttemptCreated,
     AttemptMoved,
+    ClaimSlot,
     Command,
     CommitterSet,
     CreateAttempt,
@@ -61,6 +62,26 @@ class ReplicaRules(RoundRules):
             prefer_worker=group.last_workers.get(task_id),
             avoid_workers=tuple(sorted({r.attempt.worker for r in group.replicas.values() if r.attempt.worker})),
         )
+
+    def claim_slot(self, group: Group) -> list[Command]:
+        """The oldest unpublished range of its partitions has first claim on a slot (PR-12), when all slots
+        may be held by those that wait for it: tasks that read on behind it cannot publish before it, and
+        tasks whose rows are published wait for query nodes, which wait for what was read of it."""
+        first = next(iter(group.in_order()), None)
+        needed = group.open is None or not self.lingering.isdisjoint(group.partitions)
+        if first is None or not needed or self.offsets is None:
+            return []
+        here = [r for r in group.replicas.values() if not (r.ending or r.leaving or self.is_lost(r))]
+        if any(r.claimed or r.attempt.is_placed for r in here) or not here or not self.is_next_to_publish(first):
+            return []
+        chosen = min(here, key=lambda r: (r.slot, r.token))
+        chosen.claimed = True
+        return [ClaimSlot(chosen.token)]
+
+    def is_next_to_publish(self, record: SequenceRecord) -> bool:
+        """Whether nothing unpublished lies before it in any of its partitions."""
+        assert self.offsets is not None
+        return all(self.offsets.committed.get(p) == offset for p, offset in record.start.items())
 
     def on_attempt_created(self, event: AttemptCreated) -> list[Command]:
         group = self.groups.get(event.attempt.group)

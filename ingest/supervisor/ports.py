@@ -40,6 +40,11 @@ class TaskQueue(Protocol):
         """Repeats the start order of an attempt stored as ASSIGNED; a worker that has it ignores that."""
         ...
 
+    def claim(self, token: str) -> None:
+        """Places a waiting attempt before all others, if need be in the slot that each worker keeps beyond
+        its capacity (PR-12). Nothing for one that does not wait."""
+        ...
+
     def kill(self, token: str) -> None:
         """Orders whoever runs the attempt to end its process."""
         ...

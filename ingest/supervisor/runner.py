@@ -30,6 +30,7 @@ from ingest.supervisor.machine import SupervisorMachine
 from ingest.supervisor.messages import (
     AttemptCreated,
     AttemptMoved,
+    ClaimSlot,
     Command,
     CreateAttempt,
     DesiredChanged,
@@ -304,6 +305,8 @@ class SupervisorRunner:
                 self._send(token, message)
             case KillAttempt(token):
                 self._ports.queue.kill(token)
+            case ClaimSlot(token):
+                self._ports.queue.claim(token)
             case CreateAttempt():
                 token = self._ports.tokens()
                 return self._durably(lambda: self._commands.create_attempt(self._config, command, token))

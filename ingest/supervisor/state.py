@@ -33,6 +33,7 @@ class Replica:
     left: bool = False  # ... and it knows
     stop_ms: int = 0
     behind: bool = True
+    claimed: bool = False  # it was told to be placed before all others (PR-12)
 
     @property
     def token(self) -> str:
@@ -164,6 +165,7 @@ class SupervisorStateBase:
         self.planned: frozenset[PartitionSet] = frozenset()
         self.plan_for: tuple[tuple[int, ...], int] | None = None
         self.opening: set[PartitionSet] = set()
+        self.lingering: frozenset[int] = frozenset()  # partitions of groups that only wait for readers
         self.inherited_ms: dict[int, int] = {}
         self.resets: list[PendingReset] = []
         self.rested = False

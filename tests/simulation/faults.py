@@ -84,6 +84,27 @@ def draw_more_acts(seed: int) -> tuple[str, ...]:
     return tuple(name for name, odds in MORE_ACTS if rng.random() < odds)
 
 
+@dataclass(frozen=True)
+class Scaling:
+    """How a world's tasks are rescaled, and whether slots are scarce.
+
+    ``tight``: one worker, with as many slots as the tasks of all groups need, so that a group which was
+    released and whose tasks died finds every slot taken by those who read on behind it (PR-12).
+    """
+
+    tight: bool = False
+    acts: tuple[str, ...] = ()
+
+
+def draw_scaling(seed: int) -> Scaling:
+    """From a generator of its own, as above."""
+    rng = random.Random(f"scaling of {seed}")
+    tight = rng.random() < 0.15
+    if tight or rng.random() < 0.2:
+        return Scaling(tight, ("scale",) * rng.randint(1, 4))
+    return Scaling()
+
+
 def draw_faults(rng: random.Random) -> Faults:
     """Each kind is absent, rare or frequent, independently: many worlds see few kinds, and clearly."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from tests.simulation import mutants_reader, mutants_store, mutants_supervisor, mutants_task
+from tests.simulation import mutants_reader, mutants_scaling, mutants_store, mutants_supervisor, mutants_task
 from tests.simulation.mutation import Mutant, catches
 
 MUTANTS: list[Mutant] = [
     *mutants_task.MUTANTS,
     *mutants_supervisor.MUTANTS,
     *mutants_store.MUTANTS,
+    *mutants_scaling.MUTANTS,
     *mutants_reader.MUTANTS,
 ]
 

@@ -59,6 +59,7 @@ class OverlordNode:
         self.seen_beats: Any = None
         self.still_loops = 0
         self.hints: dict[str, tuple[str | None, tuple[str, ...]]] = {}
+        self.claims: set[str] = set()
         self.loops = 0
         self.clock.after(self.clock.between(0, LOOP_MS), self.loop)
 
@@ -108,6 +109,7 @@ class OverlordNode:
         self.clock.note(self.name, "leads as generation", taken.generation)
         self.generation = taken.generation
         self.queue.clear()
+        self.claims.clear()
         self.machine = self.world.rules.supervisor(self.config(), self.generation)
         self.post(m.StateLoaded(self.clock.now_ms, self.world.wall_ms(), self.load()))
 
@@ -148,17 +150,20 @@ class OverlordNode:
         self.post(m.StreamSeen(self.clock.now_ms, "topic-1", starts, starts, OffsetMap(topic.ends)))
 
     def assign(self) -> None:
-        """The task queue: gives pending attempts to workers with a free slot."""
+        """The task queue: gives pending attempts to workers with a free slot; claims come first, and have one
+        slot beyond each worker's capacity (PR-12)."""
+        capacity = self.world.capacity()
         live = self.store.attempts(self.world.supervisor, True, 1_000)
         load = {
             name: sum(a.worker == name for a in live) for name, worker in self.world.workers.items() if not worker.burnt
         }
-        for attempt in reversed(live):
+        for attempt in sorted(reversed(live), key=lambda attempt: attempt.token not in self.claims):
             current = self.store.attempt(attempt.token)  # an event of this loop may have ended it
             if current is None or current.state is not AttemptState.PENDING:
                 continue
             prefer, avoid = self.hints.get(attempt.token, (None, ()))
-            free = [name for name in sorted(load) if load[name] < self.world.capacity]
+            beyond = attempt.token in self.claims
+            free = [name for name in sorted(load) if load[name] < capacity + beyond]
             if not free:
                 return
             free.sort(key=lambda name: (name != prefer, name in avoid, load[name]))
@@ -266,6 +271,9 @@ class OverlordNode:
             case m.SetCommitter(token):
                 store.set_committer(gen, token)
                 return m.CommitterSet(now_ms, token)
+            case m.ClaimSlot(token):
+                self.claims.add(token)
+                return None
             case m.Reload():
                 return m.StateLoaded(now_ms, self.world.wall_ms(), self.load())
             case _:

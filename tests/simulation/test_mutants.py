@@ -55,6 +55,8 @@ SEEN = {
     "reported-forgotten": 2,
     "broken-spec-kept": 20,
     "expired-not-moved": 3,
+    "claims-ignored": 13,
+    "waiting-is-assigned": 0,
 }
 
 LOOK = 150

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ingest.metadata.memory import MemoryMetadataStore
@@ -16,7 +17,7 @@ from ingest.task.messages import TaskLimits
 from tests.simulation.checks import Checks, Violation
 from tests.simulation.clock import Clock
 from tests.simulation.disk import ROW_BYTES, Hydrant, Row
-from tests.simulation.faults import Faults, Shape, draw_faults, draw_more_acts, draw_shape
+from tests.simulation.faults import Faults, Scaling, Shape, draw_faults, draw_more_acts, draw_scaling, draw_shape
 from tests.simulation.network import Network
 from tests.simulation.overlord_node import OverlordNode
 from tests.simulation.query_node import EpochRow, QueryNode
@@ -98,9 +99,12 @@ class World:
         rng = self.clock.random
         self.shape: Shape = draw_shape(rng)
         self.faults: Faults = draw_faults(rng)
+        self.scaling: Scaling = draw_scaling(seed)
+        if self.scaling.tight:
+            acts = tuple(act for act in self.shape.acts if act != "host_lost")
+            self.shape = replace(self.shape, workers=1, acts=acts)
         self.timing, self.limits = TIMING, LIMITS
         self.supervisor = self.table = self.topic_name = "edits"
-        self.capacity = 6
         self.counters: dict[str, int] = {}
         self.poison: tuple[int, int, int] | None = None
         self.topic = Topic()
@@ -133,7 +137,7 @@ class World:
         for late in range(shape.late_partitions):
             p = shape.partitions + late
             clock.after(clock.between(3_000, FAULTS_MS), lambda p=p: self.appear(p))  # type: ignore[misc]
-        for act in (*shape.acts, *draw_more_acts(self.seed)):
+        for act in (*shape.acts, *draw_more_acts(self.seed), *self.scaling.acts):
             clock.after(clock.between(2_000, FAULTS_MS - 4_000), lambda act=act: self.act(act))  # type: ignore[misc]
 
     # ------------------------------------------------------------ small services
@@ -141,6 +145,15 @@ class World:
     def count(self, name: str) -> int:
         self.counters[name] = self.counters.get(name, 0) + 1
         return self.counters[name]
+
+    def capacity(self) -> int:
+        """Slots of each worker; where they are scarce, just enough for every group that reads."""
+        record = self.store.supervisor(self.supervisor)
+        if not self.scaling.tight or record is None:
+            return 6
+        stream = self.store.offsets(self.supervisor, self.topic_name)
+        partitions = 1 if stream is None else len(stream.committed)
+        return int(min(record.spec["taskCount"], partitions) * record.spec["replicas"])
 
     def wall_ms(self) -> int:
         return WALL_MS + self.clock.now_ms
@@ -210,6 +223,9 @@ class World:
             self.put_spec(leader.generation, count, replicas, record.desired)
         elif act == "rescale":
             self.put_spec(leader.generation, 3 - count if count < 3 else 1, replicas, record.desired)
+        elif act == "scale":
+            others = [n for n in range(1, 5) if n != count]
+            self.put_spec(leader.generation, self.clock.random.choice(others), replicas, record.desired)
         elif act == "replicas":
             self.put_spec(leader.generation, count, self.clock.between(1, 3), record.desired)
         else:

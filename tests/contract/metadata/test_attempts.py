@@ -26,14 +26,17 @@ def pending(token: str, group: int) -> AttemptRecord:
     )
 
 
-def test_an_attempt_marks_its_groups_unpublished_sequences_assigned(world: World) -> None:
+def test_an_attempt_with_a_worker_marks_its_groups_unpublished_sequences_assigned(world: World) -> None:
     record = world.open(0)
     world.seal(record.ref, at(p0=5))
     stored, sequences = world.store.create_attempt(world.generation, pending("t", record.ref.group))
     assert stored == pending("t", record.ref.group)
-    assert [(r.ref.number, r.assigned) for r in sequences] == [(0, True), (1, True)]
-    assert world.store.sequences(SUPERVISOR, record.ref.group, 0) == sequences
     assert world.store.attempt("t") == stored and world.store.attempt("unknown") is None
+    assert [(r.ref.number, r.assigned) for r in sequences] == [(0, False), (1, False)]
+    world.seal(sequences[-1].ref, at(p0=9))
+    assert not world.store.sequences(SUPERVISOR, record.ref.group, 2)[0].assigned, "waiting for a slot is not reading"
+    world.store.assign_attempt(world.generation, "t", "w1")
+    assert [r.assigned for r in world.store.sequences(SUPERVISOR, record.ref.group, 0)] == [True, True, True]
 
 
 def test_creating_an_attempt_again_returns_it_as_it_is_now(world: World) -> None:

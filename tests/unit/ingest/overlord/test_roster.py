@@ -120,6 +120,30 @@ def test_a_replacement_goes_back_to_the_worker_that_may_hold_its_rows() -> None:
     assert started(cluster.beat("w1", capacity=1)) == {token}
 
 
+def test_a_claim_is_placed_before_others_and_beyond_capacity_once() -> None:
+    cluster = Cluster()
+    running = (cluster.attempt(), cluster.attempt())
+    cluster.beat()
+    earlier, later, last = cluster.attempt(), cluster.attempt(), cluster.attempt()
+    cluster.roster.claim(later)
+    cluster.roster.claim(later)
+    assert started(cluster.beat(running=running)) == {later}
+    cluster.roster.claim(last)
+    full = (*running, later)
+    assert started(cluster.beat(running=full)) == set(), "one slot lies beyond the capacity, not two"
+    assert started(cluster.beat(running=full[:2])) == {last}
+    assert [spec.token for spec in cluster.roster.waiting()] == [earlier]
+
+
+def test_a_claim_of_an_attempt_that_does_not_wait_changes_nothing() -> None:
+    cluster = Cluster()
+    cluster.roster.claim("unknown")
+    token = cluster.attempt()
+    assert started(cluster.beat()) == {token}
+    cluster.roster.claim(token)
+    assert started(cluster.beat(running=(token,))) == set()
+
+
 def test_disabled_and_silent_workers_get_nothing_new() -> None:
     cluster = Cluster()
     cluster.beat("w1", enabled=False)

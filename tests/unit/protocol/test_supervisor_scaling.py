@@ -1,0 +1,107 @@
+"""Another number of tasks: partitions move by release and acquire, and what lies before has first claim on slots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ingest.metadata.records import DesiredState
+from ingest.protocol import SequenceRef, SequenceState
+from ingest.supervisor import messages as m
+from tests.unit.protocol.lead import CONFIG, Lead
+from tests.unit.protocol.task_builder import at
+
+
+def two_groups(partitions: int = 4) -> Lead:
+    """Groups (0, 2, ...) and (1, 3, ...), one running task each: t1 and t2."""
+    lead = Lead(replace(CONFIG, task_count=2), partitions)
+    lead.run("t1", "w1")
+    lead.run("t2", "w1")
+    return lead
+
+
+def scaled(lead: Lead, count: int) -> list[m.Command]:
+    config = replace(lead.machine.config, task_count=count)
+    return lead.desire(DesiredState.RUNNING, config)
+
+
+def released(lead: Lead, token: str, group: int, *offsets: int) -> list[m.Command]:
+    """The group's task reports where it stands in the round that releases its partitions."""
+    partitions = lead.machine.groups[group].partitions
+    round_ = lead.machine.groups[group].round
+    assert round_ is not None
+    positions = dict(zip(partitions, offsets, strict=True))
+    return lead.paused(token, round_.number, 0, *(positions.get(p, 0) for p in range(max(partitions) + 1)))
+
+
+def test_partitions_are_acquired_where_they_were_released_and_only_when_all_are() -> None:
+    lead = two_groups()
+    scaled(lead, 1)
+    released(lead, "t1", 1, 5, 6)
+    assert not lead.of(m.OpenGroup), "partitions 1 and 3 are still read by their old group"
+    released(lead, "t2", 2, 7, 8)
+    [opened] = lead.of(m.OpenGroup)
+    assert isinstance(opened, m.OpenGroup) and opened.partitions == (0, 1, 2, 3)
+    assert lead.store.sequences("edits", 3, 0)[0].start == at(5, 7, 6, 8)
+
+
+def test_a_group_that_keeps_its_partitions_reads_on() -> None:
+    lead = Lead(replace(CONFIG, task_count=2), partitions=3)
+    lead.run("t1", "w1")
+    lead.run("t2", "w1")
+    scaled(lead, 3)
+    waiting = {epoch: group.release_reason for epoch, group in lead.machine.groups.items()}
+    assert waiting == {1: "partitions", 2: ""}, "partition 1 stays where it is"
+
+
+def test_a_leader_that_dies_between_the_two_facts_leaves_the_second_to_the_next() -> None:
+    lead = two_groups()
+    scaled(lead, 1)
+    released(lead, "t1", 1, 5, 6)
+    lead.take_over(lead.generation, replace(CONFIG, task_count=1))
+    lead.tick()
+    assert lead.machine.groups[1].open is None and lead.machine.groups[2].round is not None
+    released(lead, "t2", 2, 7, 8)
+    assert lead.store.sequences("edits", 3, 0)[0].start == at(5, 7, 6, 8)
+
+
+def test_the_oldest_range_of_a_partition_claims_a_slot_when_its_tasks_are_dead() -> None:
+    lead = two_groups()
+    scaled(lead, 1)
+    released(lead, "t1", 1, 5, 6)
+    released(lead, "t2", 2, 7, 8)
+    lead.ended("t1")
+    lead.ticks(2_000)
+    [replacement] = [r.token for r in lead.machine.groups[1].replicas.values()]
+    assert lead.machine.groups[1].replicas[replacement].claimed
+    assert not any(r.claimed for r in lead.machine.groups[3].replicas.values()), "whoever reads on waits its turn"
+
+
+def test_a_range_behind_an_unpublished_one_claims_nothing_until_that_is_published() -> None:
+    lead = Lead(replace(CONFIG, task_count=1), partitions=2)
+    lead.run("t1", "w1")
+    scaled(lead, 2)
+    released(lead, "t1", 1, 5, 6)
+    lead.run("t2", "w1")
+    lead.beat("t2", 0, 9)
+    scaled(lead, 1)
+    assert lead.machine.groups[2].round is not None
+    released(lead, "t2", 2, 9)
+    lead.ended("t2")
+    lead.ticks(2_000)
+    [second] = lead.machine.groups[2].replicas.values()
+    assert not second.claimed, "its range starts where that of group 1 ends, which is not published"
+    lead.published(SequenceRef("edits", 1, 0))
+    assert lead.of(m.ClaimSlot) == [m.ClaimSlot(second.token)]
+    assert lead.store.sequences("edits", 2, 0)[0].state is SequenceState.SEALED
+
+
+def test_who_reads_on_claims_the_slot_of_tasks_that_only_wait_for_readers() -> None:
+    lead = two_groups(2)
+    scaled(lead, 1)
+    released(lead, "t1", 1, 5)
+    released(lead, "t2", 2, 7)
+    assert not lead.of(m.ClaimSlot)
+    lead.published(SequenceRef("edits", 1, 0))
+    lead.published(SequenceRef("edits", 2, 0))
+    [waiting] = lead.machine.groups[3].replicas.values()
+    assert waiting.claimed, "t1 and t2 end when query nodes have moved on, and these may wait for this task"
