@@ -134,6 +134,9 @@ def cast_stored(reference: str, stored: ColumnSpec | None, column: ColumnUse) ->
     target = column.duckdb_type
     if stored is None:
         return f"CAST(NULL AS {target})"
+    if stored.is_sketch and target != "BLOB":
+        # As Druid shows a sketch; no number is one.
+        return f"to_base64({reference})" if target == "VARCHAR" else f"CAST(NULL AS {target})"
     if target == "VARCHAR[]":
         text = _scalar(reference, stored.type, "VARCHAR")
         return reference if stored.multi_value else f"CASE WHEN {reference} IS NULL THEN NULL ELSE [{text}] END"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from segments.schema import RESERVED_PREFIX
+from segments.sketch.shape import SketchShape
 
 # A spill keeps, beside a first or last metric, the event time of the value it holds.
 TIME_OF_PREFIX = RESERVED_PREFIX
@@ -17,6 +18,8 @@ class MergeFunction(StrEnum):
     MAX = "max"
     FIRST = "first"
     LAST = "last"
+    ANY = "any"
+    SKETCH = "sketch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,12 @@ class RollupAggregation:
     FIRST and LAST need the event time of each value: an int64 column ``time_column`` beside the metric in
     every spill, null where no value was seen. Ties: FIRST keeps the value that arrived first, LAST the one
     that arrived last. The time columns end with the spills; segment files hold the value alone.
+    ANY keeps the value that arrived first. SKETCH unites sketches of ``sketch``'s kind into one of its size.
     """
 
     column: str
     function: MergeFunction
+    sketch: SketchShape | None = None
 
     @property
     def time_column(self) -> str | None:

@@ -66,6 +66,11 @@ class ColumnSpec:
         """Druid's spelling of the type: ``LONG``, ``COMPLEX<json>``."""
         return f"COMPLEX<{self.complex_type}>" if self.complex_type else self.type.value
 
+    @property
+    def is_sketch(self) -> bool:
+        """Whether it holds bytes that only ``segments.sketch`` reads; null is an empty sketch."""
+        return self.type is ColumnType.COMPLEX and self.complex_type != "json"
+
     def to_json(self) -> dict[str, object]:
         value: dict[str, object] = {"name": self.name, "type": self.type.value, "kind": self.kind}
         if self.multi_value:

@@ -107,7 +107,8 @@ def declared_schema(posted: bytes) -> SegmentSchema:
     """The columns a posted spec names; those that only rows can tell (auto, discovered) are left out."""
     spec, _ = parse_supervisor_spec(orjson.loads(posted))
     schema = spec.data_schema
-    columns = [ColumnSpec(TIME_COLUMN, ColumnType.LONG, kind="time"), *_dimensions(schema), *_metrics(schema)]
+    columns = [ColumnSpec(TIME_COLUMN, ColumnType.LONG, kind="time"), *_dimensions(schema)]
+    columns += [metric.column for metric in schema.metrics]
     return SegmentSchema.of(columns, schema.query_granularity, schema.rollup)
 
 
@@ -116,10 +117,3 @@ def _dimensions(schema: DataSchema) -> Iterable[ColumnSpec]:
         kind = dimension.cast_to or dimension.type.upper()
         if kind != "AUTO" and dimension.name != TIME_COLUMN:
             yield ColumnSpec(dimension.name, ColumnType(kind))
-
-
-def _metrics(schema: DataSchema) -> Iterable[ColumnSpec]:
-    for metric in schema.metrics:
-        kinds = {"double": ColumnType.DOUBLE, "float": ColumnType.FLOAT}
-        found = [kind for prefix, kind in kinds.items() if metric.type.lower().startswith(prefix)]
-        yield ColumnSpec(metric.name, found[0] if found else ColumnType.LONG, kind="metric")

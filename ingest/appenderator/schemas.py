@@ -36,6 +36,8 @@ def widest(schemas: Iterable[SegmentSchema]) -> SegmentSchema:
 
 
 def _wider(one: ColumnSpec, other: ColumnSpec) -> ColumnSpec:
+    if one.is_sketch or other.is_sketch:
+        return one
     wider = one if _WIDTH[one.type] >= _WIDTH[other.type] else other
     several = (one.multi_value or other.multi_value) and wider.type is ColumnType.STRING
     return replace(wider, multi_value=several)
@@ -56,7 +58,7 @@ def conformed(rows: pa.Table, target: SegmentSchema) -> pa.Table:
         wanted = target.column(name)
         column = rows.column(at)
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if wanted is None or wanted.kind == "time" or pa.types.is_list(kind):
+        if wanted is None or wanted.kind == "time" or wanted.is_sketch or pa.types.is_list(kind):
             continue
         if wanted.multi_value:
             texts = conformed(rows.select([name]), target.with_multi_value(())).column(0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, StrictStr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, StrictStr, model_validator
 from pydantic.alias_generators import to_camel
 
 from segments.civil import Period
@@ -86,6 +86,24 @@ class MetricEdge(Edge):
     expression: Any = None
     time_column: StrictStr | None = None
     max_string_bytes: int | None = None
+    filter: Any = None
+    aggregator: dict[str, Any] | None = None
+    lg_k: int | None = Field(default=None, alias="lgK")
+    tgt_hll_type: StrictStr | None = None
+    string_encoding: StrictStr | None = None
+    size: int | None = None
+    k: int | None = None
+    nominal_entries: int | None = None
+    number_of_values: int | None = None
+    metric_columns: list[StrictStr] | None = None
+    is_input_theta_sketch: bool = False
+    is_input_hyper_unique: bool = False
+    # These shape a query's answer only; Druid takes them at ingestion too.
+    round: bool = False
+    should_finalize: bool = True
+    max_stream_length: int | None = None
+    error_bounds_std_dev: int | None = None
+    aggregate_multiple_values: bool = True
 
 
 class GranularityEdge(Edge):

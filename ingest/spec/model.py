@@ -13,6 +13,8 @@ from typing import Any, Final
 from ingest.spec.json_path import Step
 from segments.filter.model import Filter
 from segments.interval import Granularity
+from segments.schema import ColumnSpec, ColumnType
+from segments.sketch.shape import HYPER_UNIQUE, SketchShape
 
 UNLIMITED: Final = 2_147_483_647
 """Druid's spelling of "no limit" for parse exceptions."""
@@ -48,11 +50,49 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One aggregator; ``field`` is the input field ("" for count)."""
+    """One aggregator; ``field`` is the input field ("" for count). ``type`` is Druid's name; of a filtered one, that
+    of the aggregator inside.
+
+    ``filter``: only rows that pass it count. ``sketch``: what the column's sketches are; ``stored_input``: the field
+    holds sketches in base64, not values; ``numbers`` name the fields beside a tuple's key. ``time_field`` decides
+    between values of a first or last in place of the row's time. Texts are cut at ``max_bytes``.
+    """
 
     name: str
     type: str
     field: str = ""
+    filter: Filter | None = None
+    sketch: SketchShape | None = None
+    stored_input: bool = False
+    numbers: tuple[str, ...] = ()
+    time_field: str = ""
+    max_bytes: int = 1024
+
+    @property
+    def column(self) -> ColumnSpec:
+        """The stored column."""
+        if self.sketch is not None:
+            complex_type = HYPER_UNIQUE if self.type == HYPER_UNIQUE else self.sketch.kind.value
+            return ColumnSpec(self.name, ColumnType.COMPLEX, kind="metric", complex_type=complex_type)
+        return ColumnSpec(self.name, _METRIC_COLUMNS.get(self.type_prefix, ColumnType.LONG), kind="metric")
+
+    @property
+    def type_prefix(self) -> str:
+        """``long``, ``double``, ``float`` or ``string``; ``count`` and sketches have their type's own name."""
+        return next((prefix for prefix in _METRIC_COLUMNS if self.type.startswith(prefix)), self.type)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Every input field that it alone reads; those of its filter are the filter's."""
+        return tuple(name for name in (self.field, *self.numbers, self.time_field) if name)
+
+
+_METRIC_COLUMNS: Final = {
+    "long": ColumnType.LONG,
+    "double": ColumnType.DOUBLE,
+    "float": ColumnType.FLOAT,
+    "string": ColumnType.STRING,
+}
 
 
 class Discovery(Enum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from ingest.spec.edge import (
@@ -10,13 +9,13 @@ from ingest.spec.edge import (
     DimensionEdge,
     DimensionsEdge,
     IOConfigEdge,
-    MetricEdge,
     TimestampEdge,
     TuningEdge,
 )
 from ingest.spec.model import DataSchema, Dimension, Discovery, JsonFormat, Metric, MultiValueHandling, TimestampSpec
 from ingest.spec.notes import PLACEHOLDER, Notes
 from ingest.spec.rules_format import read_input_format
+from ingest.spec.rules_metrics import read_metrics
 from segments.civil import parse_iso_ms
 from segments.errors import InvalidGranularity, InvalidInterval
 from segments.filter.model import Filter
@@ -29,10 +28,6 @@ TIME_COLUMN: Final = "__time"
 _NAME_RULE: Final = f" that holds no NUL character and does not begin with {RESERVED_PREFIX}"
 _DIMENSION_TYPES: Final = ("string", "long", "float", "double", "auto")
 _CASTS: Final = ("STRING", "LONG", "DOUBLE")
-METRIC_TYPES: Final = (
-    "count",
-    *(f"{kind}{how}" for kind in ("long", "double", "float") for how in ("Sum", "Min", "Max", "First", "Last")),
-)  # fmt: skip
 
 
 def read_data_schema(
@@ -51,7 +46,7 @@ def read_data_schema(
     timestamp = _timestamp(block.timestamp_spec or TimestampEdge(), f"{path}.timestampSpec", notes)
     spec = block.dimensions_spec or DimensionsEdge()
     dimensions, discovery = _dimensions(spec, f"{path}.dimensionsSpec", notes)
-    metrics = tuple(_metrics(block.metrics_spec, f"{path}.metricsSpec", notes))
+    metrics = tuple(read_metrics(block.metrics_spec, f"{path}.metricsSpec", notes))
     _unique(dimensions, metrics, path, notes)
     granularities = _granularities(block, f"{path}.granularitySpec", notes)
     row_filter = _filter(block, f"{path}.transformSpec", notes)
@@ -145,28 +140,6 @@ def _dimension(block: DimensionEdge, path: str, notes: Notes) -> Dimension | Non
         notes.problem(f"{path}.multiValueHandling", block.multi_value_handling, "is not a known way", cure)
         handling = MultiValueHandling.SORTED_ARRAY
     return Dimension(name, block.type, handling, block.cast_to_type.upper() if block.cast_to_type else None)
-
-
-def _metrics(blocks: list[MetricEdge], path: str, notes: Notes) -> Iterator[Metric]:
-    for at, block in enumerate(blocks):
-        where = f"{path}[{at}]"
-        if block.type not in METRIC_TYPES:
-            cure = "use count, or long, double or float with Sum, Min, Max, First or Last"
-            notes.refused(f"{where}.type", block.type, "this aggregator", cure)
-            continue
-        if block.expression is not None:
-            notes.refused(f"{where}.expression", block.expression, "an aggregator over an expression", "use fieldName")
-        if block.time_column not in (None, TIME_COLUMN):
-            cure = f"leave it out to order by {TIME_COLUMN}"
-            notes.refused(f"{where}.timeColumn", block.time_column, "ordering by another time column", cure)
-        if block.name is None or block.name == TIME_COLUMN or not is_column_name(block.name):
-            rule = f"must be a name other than {TIME_COLUMN}{_NAME_RULE}"
-            notes.problem(f"{where}.name", block.name, rule, "name the metric")
-            continue
-        if block.type != "count" and not block.field_name:
-            notes.problem(f"{where}.fieldName", block.field_name, "is required", "name the input field")
-            continue
-        yield Metric(block.name, block.type, "" if block.type == "count" else block.field_name or "")
 
 
 def _unique(dimensions: tuple[Dimension, ...], metrics: tuple[Metric, ...], path: str, notes: Notes) -> None:

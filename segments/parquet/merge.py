@@ -119,7 +119,7 @@ def _rolled_up(
         times = None
         if aggregation.time_column is not None:
             times = gather_numbers(windows, aggregation.time_column, pa.int64()).take(order)
-        merged[name] = merge_groups(column, times, first, aggregation.function)
+        merged[name] = merge_groups(column, times, first, aggregation)
     return merged
 
 

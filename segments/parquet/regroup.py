@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from segments.parquet.blobs import Blobs
 from segments.parquet.window import BoolArray, Column, Indices, Numbers
 from segments.rollup import MergeFunction, RollupAggregation
 
@@ -42,14 +43,25 @@ def _sum_overflows(column: Numbers, starts: Indices) -> BoolArray:
     return suspicious
 
 
-def merge_groups(column: Column, times: Numbers | None, first: BoolArray, function: MergeFunction) -> Column:
+def merge_groups(column: Column, times: Numbers | None, first: BoolArray, aggregation: RollupAggregation) -> Column:
     """One value per group of sorted rows; null where a group has none.
 
     ``times`` (FIRST and LAST only): the event time of each value, invalid where there is no value.
+
+    Raises:
+        SpillUnreadable: bytes that are no sketch.
     """
     starts = np.flatnonzero(first)
+    function = aggregation.function
     if len(starts) == len(first):
         return column
+    if aggregation.sketch is not None:
+        assert isinstance(column, Blobs), "sketches are bytes"
+        return column.united(starts, aggregation.sketch)
+    if function is MergeFunction.ANY:
+        # All values come at one time, so the first to arrive stays.
+        same = Numbers(np.zeros(len(first), dtype=np.int64), _valid(column))
+        return _by_time(column, same, first, starts, MergeFunction.FIRST)
     if function in (MergeFunction.FIRST, MergeFunction.LAST):
         assert times is not None, "first and last need the times of their values"
         return _by_time(column, times, first, starts, function)
@@ -91,6 +103,13 @@ def _by_time(column: Column, times: Numbers, first: BoolArray, starts: Indices, 
     else:
         edge[:-1] = groups[:-1] != groups[1:]
     return column.take(rows[edge])
+
+
+def _valid(column: Column) -> BoolArray | None:
+    if isinstance(column, Numbers):
+        return column.valid
+    valid: BoolArray = column.ranks >= 0
+    return valid
 
 
 def _filled(column: Numbers, value: float | int) -> npt.NDArray[np.generic]:

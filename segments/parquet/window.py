@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from segments.arrow_arrays import ArrowArray, array_of, list_lengths, lists_of, nulls
 from segments.errors import SpillUnreadable
+from segments.parquet.blobs import Blobs, join_blobs
 from segments.parquet.spill import Run
 from segments.truncation import Int64Array
 
@@ -97,7 +98,7 @@ class Lists:
         return self.values
 
 
-Column = Numbers | Texts | Lists
+Column = Numbers | Texts | Lists | Blobs
 
 
 def gather(windows: Sequence[Window], name: str, arrow_type: pa.DataType) -> Column:
@@ -108,7 +109,9 @@ def gather(windows: Sequence[Window], name: str, arrow_type: pa.DataType) -> Col
     """
     if pa.types.is_list(arrow_type):
         return _gather_lists(windows, name)
-    if pa.types.is_string(arrow_type) or pa.types.is_binary(arrow_type):
+    if pa.types.is_binary(arrow_type):
+        return join_blobs([_plain(window, name, arrow_type) for window in windows])
+    if pa.types.is_string(arrow_type):
         return _gather_texts([_plain(window, name, arrow_type) for window in windows], arrow_type)
     return gather_numbers(windows, name, arrow_type)
 

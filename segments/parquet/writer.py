@@ -77,7 +77,8 @@ class SegmentFileWriter:
         self._rows = 0
         self._times: list[int] = []
         arrow_schema = schema.to_arrow()
-        skipped = frozenset(without_statistics)
+        # The smallest and largest bytes of sketches say nothing.
+        skipped = frozenset(without_statistics) | {c.name for c in schema.columns if c.is_sketch}
         try:
             self._writer = pq.ParquetWriter(
                 self._unfinished,

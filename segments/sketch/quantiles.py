@@ -79,27 +79,29 @@ def quantiles(sketch: bytes, fractions: Sequence[float]) -> list[float]:
     found = _read(sketch)
     if found.is_empty():
         return [float("nan")] * len(fractions)
-    return [float(found.get_quantile(fraction)) for fraction in fractions]
+    return [float(found.get_quantile(fraction, inclusive=True)) for fraction in fractions]
 
 
 def rank(sketch: bytes, value: float) -> float:
-    """The share of values below ``value``; NaN of an empty sketch."""
+    """The share of values up to ``value``, as Druid counts; NaN of an empty sketch."""
     found = _read(sketch)
-    return float("nan") if found.is_empty() else float(found.get_rank(value))
+    return float("nan") if found.is_empty() else float(found.get_rank(value, inclusive=True))
 
 
 def shares_below(sketch: bytes, points: Sequence[float]) -> list[float]:
-    """The share of values below each of the ascending points, and 1 at the end."""
-    found = _read(sketch)
-    return [float("nan")] * (len(points) + 1) if found.is_empty() else [float(one) for one in found.get_cdf(points)]
-
-
-def histogram(sketch: bytes, points: Sequence[float]) -> list[float]:
-    """How many values lie below the first of the ascending points, between each two, and from the last on."""
+    """The share of values up to each of the ascending points, and 1 at the end."""
     found = _read(sketch)
     if found.is_empty():
         return [float("nan")] * (len(points) + 1)
-    return [float(share) * int(found.n) for share in found.get_pmf(points)]
+    return [float(share) for share in found.get_cdf(points, inclusive=True)]
+
+
+def histogram(sketch: bytes, points: Sequence[float]) -> list[float]:
+    """How many values lie up to the first of the ascending points, between each two, and past the last."""
+    found = _read(sketch)
+    if found.is_empty():
+        return [float("nan")] * (len(points) + 1)
+    return [float(share) * int(found.n) for share in found.get_pmf(points, inclusive=True)]
 
 
 def even_points(sketch: bytes, bins: int) -> list[float]:

@@ -7,14 +7,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest.appenderator.decoding.batch import Ints
-from ingest.appenderator.decoding.columns import as_strings_where_single
-from ingest.appenderator.decoding.plan import Plan
+from ingest.appenderator.decoding.columns import as_strings_where_single, cut_at_bytes
+from ingest.appenderator.decoding.plan import Plan, PlannedMetric
 from ingest.spec.model import DataSchema, Metric
 from segments.arrow_arrays import ArrowArray, array_of
+from segments.filter.evaluate import passing_rows
 from segments.rollup import MergeFunction, RollupAggregation
 from segments.schema import TIME_COLUMN, ColumnSpec, ColumnType, SegmentSchema
+from segments.sketch.build import row_sketches
 from segments.truncation import truncate_ms
 
 _COLUMN_TYPES: Final[dict[pa.DataType, ColumnType]] = {
@@ -23,21 +26,16 @@ _COLUMN_TYPES: Final[dict[pa.DataType, ColumnType]] = {
     pa.float64(): ColumnType.DOUBLE,
     pa.float32(): ColumnType.FLOAT,
 }
-_METRIC_TYPES: Final = {"long": ColumnType.LONG, "double": ColumnType.DOUBLE, "float": ColumnType.FLOAT}
-
-
-def metric_column(metric: Metric) -> ColumnSpec:
-    """The stored column of an aggregator."""
-    prefix = next((prefix for prefix in _METRIC_TYPES if metric.type.startswith(prefix)), "long")
-    return ColumnSpec(metric.name, _METRIC_TYPES[prefix], kind="metric")
 
 
 def aggregations(schema: DataSchema) -> tuple[RollupAggregation, ...]:
     """How each metric of the schema merges."""
-    return tuple(RollupAggregation(metric.name, _function(metric)) for metric in schema.metrics)
+    return tuple(RollupAggregation(metric.name, _function(metric), metric.sketch) for metric in schema.metrics)
 
 
 def _function(metric: Metric) -> MergeFunction:
+    if metric.sketch is not None:
+        return MergeFunction.SKETCH
     if metric.type == "count":
         return MergeFunction.SUM
     return next(function for function in MergeFunction if metric.type.lower().endswith(function.value))
@@ -67,13 +65,52 @@ def assemble(
         kind = ColumnType.STRING if several else _COLUMN_TYPES[arrays[-1].type]
         specs.append(ColumnSpec(name, kind, multi_value=several))
         names.append(name)
-    for (metric, at), merging in zip(plan.metrics, aggregations(plan.schema), strict=True):
-        values = pa.array(np.ones(len(kept_times), dtype=np.int64)) if at is None else kept(columns[at])
-        specs.append(metric_column(metric))
-        names.append(metric.name)
+    inputs = _Inputs(plan, times_ms, columns)
+    for planned, merging in zip(plan.metrics, aggregations(plan.schema), strict=True):
+        values = kept(inputs.values_of(planned))
+        specs.append(planned.metric.column)
+        names.append(planned.metric.name)
         arrays.append(values)
         if merging.time_column is not None:
             names.append(merging.time_column)
-            arrays.append(array_of(kept_times, ~np.asarray(values.is_valid())))
+            times = inputs.times_of(planned)
+            arrays.append(array_of(times if keep is None else times[keep], ~np.asarray(values.is_valid())))
     schema = SegmentSchema.of(specs, plan.schema.query_granularity, plan.schema.rollup)
     return schema, pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+class _Inputs:
+    """What the aggregators of one batch take in, before rows are left out."""
+
+    def __init__(self, plan: Plan, times_ms: Ints, columns: list[ArrowArray]) -> None:
+        self._plan = plan
+        self._times_ms = times_ms
+        self._columns = columns
+
+    def values_of(self, planned: PlannedMetric) -> ArrowArray:
+        """One value a row: a count's 1, a sketch of the row's value, or the value; null where a filter says so."""
+        metric = planned.metric
+        passing = None
+        if metric.filter is not None:
+            named = {name: self._columns[at] for name, at in planned.filter_fields}
+            passing = passing_rows(metric.filter, named, self._times_ms)
+        if planned.value is None:
+            ones = np.ones(len(self._times_ms), dtype=np.int64)
+            return array_of(ones if passing is None else passing.astype(np.int64))
+        values = self._columns[planned.value]
+        if metric.sketch is not None and not pa.types.is_binary(values.type):
+            numbers = [self._columns[at] for at in planned.numbers]
+            values = row_sketches(metric.sketch, values, numbers)
+        if pa.types.is_list(values.type):
+            # A text aggregator takes a row's first text; there are no empty lists.
+            values = pc.list_element(values, 0)
+        if metric.type_prefix == "string":
+            values = cut_at_bytes(values, metric.max_bytes)
+        return values if passing is None else pc.if_else(array_of(passing), values, pa.scalar(None, values.type))
+
+    def times_of(self, planned: PlannedMetric) -> Ints:
+        """What decides between two values of a first or last."""
+        if planned.time is None:
+            return self._times_ms
+        # As in Druid a row without that time counts as of 1970.
+        return np.asarray(self._columns[planned.time].fill_null(0))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.appenderator.decoding.plan import Field, Kind
+from ingest.appenderator.decoding.sketches import SketchInput
 from ingest.spec.model import MultiValueHandling
 from segments.arrow_arrays import ArrowArray
 from segments.coercion import (
@@ -39,6 +40,7 @@ _ARROW: Final[dict[Kind, pa.DataType]] = {
     Kind.METRIC_LONG: pa.int64(),
     Kind.METRIC_DOUBLE: pa.float64(),
     Kind.METRIC_FLOAT: pa.float32(),
+    Kind.SKETCH: pa.binary(),
 }
 _EXPECTED: Final[dict[pa.DataType, frozenset[type]]] = {
     pa.string(): frozenset((str, _NONE)),
@@ -69,6 +71,8 @@ class ColumnReader:
         kind, handling = self.field.kind, self.field.multi_value
         if kind is Kind.AUTO:
             return _auto_value
+        if self.field.sketch is not None:
+            return SketchInput(self.field.sketch, self.field.stored_input).coerce
         if kind is not Kind.STRING:
             return _COERCIONS[kind]
         ordered, distinct = handling is not MultiValueHandling.ARRAY, handling is MultiValueHandling.SORTED_SET
@@ -104,6 +108,8 @@ class ColumnReader:
         try:
             if self.field.kind is Kind.STRING:
                 return pa.array(values, pa.string())
+            if self.field.sketch is not None:
+                return SketchInput(self.field.sketch, self.field.stored_input).at_once(values)
             if typed or set(map(type, values)) <= _EXPECTED[arrow]:
                 return self._of_expected(values)
         except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid, pa.ArrowTypeError):
@@ -180,6 +186,15 @@ def as_strings_where_single(array: ArrowArray) -> ArrowArray:
     if not pa.types.is_list(array.type) or (pc.max(pc.list_value_length(array)).as_py() or 0) > 1:
         return array
     return pc.list_element(array, 0)
+
+
+def cut_at_bytes(texts: ArrowArray, most: int) -> ArrowArray:
+    """Texts of at most so many bytes of UTF-8, never with a part of a character."""
+    lengths: ArrowArray = pc.binary_length(texts)
+    if (pc.max(lengths).as_py() or 0) <= most:
+        return texts
+    cut = [None if t is None else t.encode()[:most].decode(errors="ignore") for t in texts.to_pylist()]
+    return pa.array(cut, pa.string())
 
 
 def as_lists(array: ArrowArray) -> ArrowArray:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from ingest.spec.json_path import Step
 from ingest.spec.model import DataSchema, Dimension, Discovery, Metric, MultiValueHandling
-from segments.filter.model import columns_of
+from segments.filter.model import Filter, columns_of
 from segments.schema import TIME_COLUMN
+from segments.sketch.shape import SketchShape
 
 
 class Kind(Enum):
@@ -22,6 +24,7 @@ class Kind(Enum):
     METRIC_LONG = "metric long"
     METRIC_DOUBLE = "metric double"
     METRIC_FLOAT = "metric float"
+    SKETCH = "sketch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +43,34 @@ class Field:
     source: Source
     kind: Kind
     multi_value: MultiValueHandling = MultiValueHandling.SORTED_ARRAY
+    sketch: SketchShape | None = None
+    stored_input: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMetric:
+    """An aggregator and the positions of the fields it reads; a count has no ``value``.
+
+    ``filter_fields`` are names that its filter uses.
+    """
+
+    metric: Metric
+    value: int | None = None
+    numbers: tuple[int, ...] = ()
+    time: int | None = None
+    filter_fields: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``fields`` are all columns to read. ``dimensions`` and ``metrics`` point into them by position
-    (a count has none), ``filter_fields`` by the name that the filter uses."""
+    """``fields`` are all columns to read. ``dimensions`` and ``metrics`` point into them by position,
+    ``filter_fields`` by the name that the filter uses."""
 
     schema: DataSchema
     time: Source
     fields: tuple[Field, ...]
     dimensions: tuple[tuple[Dimension, int], ...]
-    metrics: tuple[tuple[Metric, int | None], ...]
+    metrics: tuple[PlannedMetric, ...]
     filter_fields: tuple[tuple[str, int], ...]
     discovery: Discovery
     never_discovered: frozenset[str]
@@ -67,46 +86,81 @@ _METRIC_KINDS = {"long": Kind.METRIC_LONG, "double": Kind.METRIC_DOUBLE, "float"
 def compile_plan(schema: DataSchema) -> Plan:
     """The plan of a schema that the spec's rules accepted."""
     flattened = {field.name: _source(field.steps) for field in schema.input_format.flatten}
-
-    def source_of(name: str) -> Source:
-        # As in Druid a named field is found at the root also where undeclared ones are not discovered.
-        return flattened.get(name, Source(name))
-
-    fields: list[Field] = []
-    dimensions: list[tuple[Dimension, int]] = []
-    for dimension in schema.dimensions:
-        dimensions.append((dimension, len(fields)))
-        name = dimension.name
-        fields.append(Field(name, source_of(name), _kind_of(dimension), _handling(dimension)))
-    metrics: list[tuple[Metric, int | None]] = []
-    for metric in schema.metrics:
-        metrics.append((metric, None if metric.type == "count" else len(fields)))
-        if metric.type != "count":
-            prefix = next(prefix for prefix in _METRIC_KINDS if metric.type.startswith(prefix))
-            fields.append(Field(metric.field, source_of(metric.field), _METRIC_KINDS[prefix]))
-    filter_fields: list[tuple[str, int]] = []
-    for name in sorted(columns_of(schema.filter) if schema.filter is not None else ()):
-        declared = [at for dimension, at in dimensions if dimension.name == name]
-        if name != TIME_COLUMN and declared:
-            filter_fields.append((name, declared[0]))
-        elif name != TIME_COLUMN:
-            filter_fields.append((name, len(fields)))
-            fields.append(Field(name, source_of(name), Kind.STRING, MultiValueHandling.ARRAY))
+    fields = _Fields(flattened)
+    dimensions = tuple((dimension, fields.add_dimension(dimension)) for dimension in schema.dimensions)
+    metrics = tuple(fields.add_metric(metric) for metric in schema.metrics)
+    filter_fields = fields.add_filter(schema.filter)
     taken = {schema.timestamp.column, TIME_COLUMN, ""} | schema.exclusions
     taken |= {dimension.name for dimension in schema.dimensions}
-    taken |= {name for metric in schema.metrics for name in (metric.name, metric.field)}
+    taken |= {name for metric in schema.metrics for name in (metric.name, *metric.fields)}
     return Plan(
         schema=schema,
-        time=source_of(schema.timestamp.column),
-        fields=tuple(fields),
-        dimensions=tuple(dimensions),
-        metrics=tuple(metrics),
-        filter_fields=tuple(filter_fields),
+        time=fields.source_of(schema.timestamp.column),
+        fields=tuple(fields.found),
+        dimensions=dimensions,
+        metrics=metrics,
+        filter_fields=filter_fields,
         discovery=schema.discovery,
         never_discovered=frozenset(taken),
         flattened=tuple((name, source) for name, source in flattened.items() if name not in taken),
         discover_roots=schema.input_format.discover_fields,
     )
+
+
+class _Fields:
+    """Collects the fields to read; what two readers want alike is read once."""
+
+    def __init__(self, flattened: Mapping[str, Source]) -> None:
+        self.found: list[Field] = []
+        self._flattened = flattened
+        self._dimensions: dict[str, int] = {}
+
+    def source_of(self, name: str) -> Source:
+        # As in Druid a named field is found at the root also where undeclared ones are not discovered.
+        return self._flattened.get(name, Source(name))
+
+    def add_dimension(self, dimension: Dimension) -> int:
+        name = dimension.name
+        self._dimensions[name] = at = len(self.found)
+        self.found.append(Field(name, self.source_of(name), _kind_of(dimension), _handling(dimension)))
+        return at
+
+    def add_metric(self, metric: Metric) -> PlannedMetric:
+        return PlannedMetric(
+            metric,
+            value=self._value_of(metric),
+            numbers=tuple(self._add(name, Kind.METRIC_DOUBLE) for name in metric.numbers),
+            time=self._add(metric.time_field, Kind.METRIC_LONG) if metric.time_field else None,
+            filter_fields=self.add_filter(metric.filter),
+        )
+
+    def _value_of(self, metric: Metric) -> int | None:
+        if metric.type == "count":
+            return None
+        if metric.type_prefix == "string" or metric.numbers:
+            # A tuple's key is hashed as the text that a dimension would have.
+            return self._add(metric.field, Kind.STRING, MultiValueHandling.ARRAY)
+        if metric.sketch is not None:
+            field = Field(metric.field, self.source_of(metric.field), Kind.SKETCH)
+            return self._place(replace(field, sketch=metric.sketch, stored_input=metric.stored_input))
+        return self._add(metric.field, _METRIC_KINDS[metric.type_prefix])
+
+    def add_filter(self, item: Filter | None) -> tuple[tuple[str, int], ...]:
+        """Where each column of a filter is: a dimension as it is declared, anything else as text."""
+        names = sorted(columns_of(item) - {TIME_COLUMN} if item is not None else ())
+        return tuple((name, self._filter_field(name)) for name in names)
+
+    def _filter_field(self, name: str) -> int:
+        declared = self._dimensions.get(name)
+        return self._add(name, Kind.STRING, MultiValueHandling.ARRAY) if declared is None else declared
+
+    def _add(self, name: str, kind: Kind, handling: MultiValueHandling = MultiValueHandling.SORTED_ARRAY) -> int:
+        return self._place(Field(name, self.source_of(name), kind, handling))
+
+    def _place(self, field: Field) -> int:
+        if field not in self.found:
+            self.found.append(field)
+        return self.found.index(field)
 
 
 def _source(steps: tuple[Step, ...]) -> Source:

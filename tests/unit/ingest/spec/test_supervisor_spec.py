@@ -98,7 +98,7 @@ def test_all_faults_are_told_at_once_each_with_its_path() -> None:
                 "dataSource": "a/b",
                 "timestampSpec": {"format": "qq"},
                 "dimensionsSpec": {"dimensions": ["a", 5, {"type": "json", "name": "j"}, {"name": "a"}]},
-                "metricsSpec": [{"type": "thetaSketch", "name": "q", "fieldName": "u"}],
+                "metricsSpec": [{"type": "cardinality", "name": "q", "fieldName": "u"}],
                 "granularitySpec": {"segmentGranularity": "fortnight", "rollup": "maybe"},
                 "transformSpec": {"transforms": [{"name": "x"}], "filter": {"type": "javascript"}},
             },
@@ -133,7 +133,7 @@ def test_all_faults_are_told_at_once_each_with_its_path() -> None:
     [
         ("dataSchema/parser", {"type": "string"}, "$.spec.dataSchema.parser"),
         ("dataSchema/dimensionsSpec/spatialDimensions", [{}], "$.spec.dataSchema.dimensionsSpec.spatialDimensions"),
-        ("dataSchema/metricsSpec", [{"type": "filtered"}], "$.spec.dataSchema.metricsSpec[0].type"),
+        ("dataSchema/metricsSpec", [{"type": "javascript"}], "$.spec.dataSchema.metricsSpec[0].type"),
         ("dataSchema/metricsSpec", [{"type": "longSum", "name": "s"}], "$.spec.dataSchema.metricsSpec[0].fieldName"),
         ("dataSchema/granularitySpec/queryGranularity", "month", "$.spec.dataSchema.granularitySpec.queryGranularity"),
         (
