@@ -49,6 +49,14 @@ class RowInput:
 
 
 @dataclass(frozen=True, slots=True)
+class Function:
+    """A function that the worker provides: the lookup whose pairs lie at ``path``, or (empty) a kernel by its name."""
+
+    name: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Relation:
     """What a worker needs to offer one relation: inputs to register, then ``sql`` as a view's body."""
 
@@ -77,6 +85,13 @@ def bind_rows(use: TableUse, stream: bytes) -> Relation:
     source = RowInput(f"{use.relation}_rows", base64.b64encode(stream).decode())
     names = ", ".join(quote(column.internal) for column in use.columns) or "1 AS present"
     return Relation(use.relation, f"SELECT {names} FROM {quote(source.name)}", rows=(source,))
+
+
+def bind_lookup(use: TableUse, path: str) -> Relation:
+    """The relation over the pairs of a lookup: an Arrow IPC file of the columns k and v."""
+    source = ArrowInput(f"{use.relation}_pairs", (path,), (0, 1))
+    names = [f"CAST(k{'kv'.index(column.name)} AS VARCHAR) AS {quote(column.internal)}" for column in use.columns]
+    return Relation(use.relation, f"SELECT {', '.join(names)} FROM {quote(source.name)}", (source,))
 
 
 def quote(name: str) -> str:

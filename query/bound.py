@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from query.binding import ChunkGroup, FileGroup, Relation, bind_table
+from query.binding import ChunkGroup, FileGroup, Function, Relation, bind_lookup, bind_table
 from query.columns import table_def
 from query.engine import Run
 from query.errors import InvalidQuery, QueryCancelled, QueryError, QueryUnavailable
 from query.live import BoundTable
+from query.lookups.cache import LookupFile
 from query.mirror import MirroredChunk
-from query.model import TableUse
+from query.model import FunctionUse, TableUse
 from query.native.plan import SegmentFact
 from query.sql.catalogue import TableDef
 from query.worker_wire import root_path
@@ -38,6 +39,7 @@ class BoundQuery:
         self._bound: dict[str, BoundTable | None] = {}
         self._defs: dict[str, TableDef] = {}
         self._pinned: list[DataSegment] = []
+        self._lookups: dict[str, LookupFile] = {}
         self._lock = threading.Lock()
         self._run: Run | None = None
         self._is_cancelled = False
@@ -60,6 +62,30 @@ class BoundQuery:
                 live = {chunk.layout: chunk.columns for chunk in bound.chunks}
                 self._defs[name] = table_def(name, bound.at.snapshot.schema, bound.at.schemas, live.values())
         return self._defs.get(name)
+
+    def lookup_names(self) -> Sequence[str]:
+        """Names of all lookups."""
+        return self._node.lookup_names()
+
+    def has_lookup(self, name: str) -> bool:
+        """Whether there is a lookup of that exact name; if so, it is bound from now on.
+
+        Raises:
+            QueryUnavailable: it could not be read yet.
+        """
+        if name not in self._lookups:
+            found = self._node.lookups.pin(name)
+            if found is None:
+                return False
+            self._lookups[name] = found
+        return True
+
+    def function(self, use: FunctionUse) -> Function:
+        """What the engine calls by a name of the statement's."""
+        return Function(use.name, self._lookup_path(use.lookup) if use.lookup else "")
+
+    def _lookup_path(self, name: str) -> str:
+        return f"{root_path(MIRROR_ROOT)}/{self._lookups[name].name}"
 
     def time_range(self, name: str) -> tuple[int, int] | None:
         """The times of a table's first and last row as this query sees it."""
@@ -84,6 +110,8 @@ class BoundQuery:
         Raises:
             QueryUnavailable: a segment cannot be read.
         """
+        if use.is_lookup:
+            return bind_lookup(use, self._lookup_path(use.datasource))
         if not use.is_stored:
             return self._node.rows_at_hand(use)
         bound = self._bound[use.datasource]
@@ -133,6 +161,8 @@ class BoundQuery:
                 return
             self._is_closed = True
         self._node.unpin(self._pinned)
+        for file in self._lookups.values():
+            self._node.lookups.unpin(file)
         for bound in self._bound.values():
             if bound is not None:
                 bound.close()

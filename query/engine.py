@@ -23,7 +23,7 @@ from pathlib import Path
 import pyarrow as pa
 import structlog
 
-from query.binding import Relation
+from query.binding import Function, Relation
 from query.clock import Clock
 from query.errors import (
     InvalidQuery,
@@ -242,6 +242,7 @@ class Engine:
         relations: Sequence[Relation],
         timeout_ms: int = 0,
         started: Callable[[Run], None] = lambda run: None,
+        functions: Sequence[Function] = (),
     ) -> Run:
         """Starts a statement; ``timeout_ms`` counts from now, waiting included (0: the default).
 
@@ -253,7 +254,7 @@ class Engine:
         """
         allowed_ms = min(timeout_ms or self._settings.timeout_ms, self._settings.timeout_ms)
         deadline_ms = self.clock.monotonic_ms() + allowed_ms
-        job = Job(next(self._numbers), sql, tuple(relations))
+        job = Job(next(self._numbers), sql, tuple(relations), tuple(functions))
         worker = self._take_worker(deadline_ms)
         run = Run(self, worker, job, deadline_ms)
         with self._changed:

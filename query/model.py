@@ -60,7 +60,8 @@ class TableUse:
 
     ``time_bounds`` are [start, end) in ms UTC, None where open: rows outside cannot matter, so segments
     outside need not be read (the statement filters by itself as well). ``schema`` is ``druid`` for stored
-    tables; rows of ``INFORMATION_SCHEMA`` and ``sys`` come from ``query.sql.metadata.inline_rows``.
+    tables and ``lookup`` for lookups; rows of ``INFORMATION_SCHEMA`` and ``sys`` come from
+    ``query.sql.metadata.inline_rows``.
     """
 
     schema: str
@@ -73,6 +74,22 @@ class TableUse:
     def is_stored(self) -> bool:
         """True when its rows are segments and live chunks."""
         return self.schema == "druid"
+
+    @property
+    def is_lookup(self) -> bool:
+        """True when its rows are the pairs of a lookup."""
+        return self.schema == "lookup"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionUse:
+    """A function that a statement calls and the engine must provide under ``name``.
+
+    ``lookup`` names the lookup whose value of a key it gives; empty: ``name`` is one of ``query.kernels``.
+    """
+
+    name: str
+    lookup: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +117,4 @@ class PlannedQuery:
     time_zone: str
     timeout_ms: int
     stringify_arrays: bool
+    functions: tuple[FunctionUse, ...] = ()

@@ -18,6 +18,8 @@ from query.columns import table_def
 from query.engine import Engine, EngineSettings, Run
 from query.errors import QueryError, QueryUnavailable
 from query.live import BoundTable, LiveTables
+from query.lookups.cache import LookupCache
+from query.lookups.source import LookupSource, NoLookups
 from query.mirror import Mirror
 from query.model import PlannedQuery, SqlRequest, TableUse
 from query.native import planner as native
@@ -39,7 +41,7 @@ _log = structlog.get_logger(__name__)
 class NodeSettings:
     """``address`` is told to others; ``local_hosts`` are names of this host in tasks' addresses, whose spills
     are linked instead of fetched. ``sync_ms`` bounds how late a publish is noticed and acknowledged;
-    ``mirror_bytes`` what live rows may take on disk.
+    ``mirror_bytes`` what live rows may take on disk. ``lookup_roots`` are the folders whose files lookups may read.
     """
 
     address: str = ""
@@ -50,6 +52,7 @@ class NodeSettings:
     local_hosts: frozenset[str] = frozenset({"127.0.0.1", "localhost", "[::1]"})
     engine: EngineSettings = field(default_factory=EngineSettings)
     live: LiveSettings = field(default_factory=LiveSettings)
+    lookup_roots: tuple[Path, ...] = ()
 
 
 class QueryResult:
@@ -119,6 +122,7 @@ class QueryNode:
         clock: Clock,
         system: SystemTables | None = None,
         engine: Engine | None = None,
+        lookups: LookupSource | None = None,
     ) -> None:
         """``engine``: one that the caller starts and stops, over the cache's and the mirror's folders."""
         self._node_id = node_id
@@ -128,6 +132,7 @@ class QueryNode:
         self._clock = clock
         self.system: SystemTables = system or NoSystemTables()
         self._mirror = Mirror(mirror_dir / "chunks", settings.mirror_bytes, settings.local_hosts)
+        self.lookups = LookupCache(self._mirror.root, lookups or NoLookups(), settings.lookup_roots, clock)
         self._prefetcher = ThreadPoolExecutor(settings.prefetches, "query-prefetch")
         self._timeline = TimelineCache(catalog, cache, self._prefetcher)
         self._live = LiveTables(self._timeline, live, self._mirror, settings.live, clock)
@@ -156,6 +161,7 @@ class QueryNode:
         if self._follower is not None:
             self._follower.join()
         self._live.stop()
+        self.lookups.close()
         self._prefetcher.shutdown(wait=False, cancel_futures=True)
         if self._owns_engine:
             self._engine.stop()
@@ -191,7 +197,8 @@ class QueryNode:
             planned = planner(query)
             relations = [query.relation(use) for use in planned.tables]
             query.check()
-            run = self._engine.run(planned.duckdb_sql, relations, planned.timeout_ms, query.started)
+            functions = [query.function(use) for use in planned.functions]
+            run = self._engine.run(planned.duckdb_sql, relations, planned.timeout_ms, query.started, functions)
             run.on_close(query.close)
             run.on_close(lambda: self._delist(name, query))
         except ServiceError as error:
@@ -222,10 +229,12 @@ class QueryNode:
         """
         try:
             self._timeline.sync(self._live.moved)
+            self.lookups.sync()
         finally:
             self._acknowledge()
-        if self._mirror.removed != self._trimmed:
-            self._trimmed = self._mirror.removed
+        removed = self._mirror.removed + self.lookups.removed
+        if removed != self._trimmed:
+            self._trimmed = removed
             self._engine.trim()
 
     def _acknowledge(self) -> None:
@@ -255,6 +264,14 @@ class QueryNode:
         """A table's columns, without its live rows' (no task is asked)."""
         at = self._timeline.current(name)
         return None if at is None else table_def(name, at.snapshot.schema, at.schemas, ())
+
+    def lookup_names(self) -> Sequence[str]:
+        """Names of all lookups."""
+        return self.lookups.names()
+
+    def has_lookup(self, name: str) -> bool:
+        """Whether a lookup of that name is posted."""
+        return name in self.lookups.names()
 
     def bind(self, name: str) -> BoundTable | None:
         """A table at one version for one query."""

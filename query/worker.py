@@ -23,6 +23,8 @@ import duckdb
 import pyarrow as pa
 
 from query.binding import ArrowInput, Relation, RowInput
+from query.kernels.offering import offered
+from query.model import FunctionUse
 from query.worker_wire import (
     ROOT_FD,
     Job,
@@ -55,6 +57,7 @@ class Sandbox:
     def __init__(self, settings: WorkerSettings) -> None:
         self._batch_rows = settings.batch_rows
         self._mapped: dict[str, pa.Table] = {}
+        self._by_key: dict[str, dict[str, str]] = {}
         self._lock = threading.Lock()
         self._running: tuple[int, duckdb.DuckDBPyConnection] | None = None
         self._cancelled = 0
@@ -109,9 +112,11 @@ class Sandbox:
             _check(connection, job)
             for relation in job.relations:
                 self._offer(connection, relation)
-            reader = connection.sql(job.sql).to_arrow_reader(self._batch_rows)
-            yield reader.schema
-            yield from reader
+            uses = [FunctionUse(one.name, one.path) for one in job.functions]
+            with offered(self._database, uses, self._pairs):
+                reader = connection.sql(job.sql).to_arrow_reader(self._batch_rows)
+                yield reader.schema
+                yield from reader
         finally:
             with self._lock:
                 self._running = None
@@ -121,6 +126,16 @@ class Sandbox:
         """Lets go of mapped files that no longer exist, so that the disk gets their space back."""
         for path in [path for path in self._mapped if not os.path.exists(path)]:
             del self._mapped[path]
+            self._by_key.pop(path, None)
+
+    def _pairs(self, path: str) -> dict[str, str]:
+        """The pairs of a lookup, whose file never changes under its name."""
+        pairs = self._by_key.get(path)
+        if pairs is None:
+            table = self._mapped[path] = _map_file(path)
+            cells = zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True)
+            pairs = self._by_key[path] = {str(key): str(value) for key, value in cells}
+        return pairs
 
     def _offer(self, connection: duckdb.DuckDBPyConnection, relation: Relation) -> None:
         for source in relation.arrow:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
-from query.binding import ArrowInput, Relation, RowInput
+from query.binding import ArrowInput, Function, Relation, RowInput
 
 ROOT_FD = 100
 _HEADER = struct.Struct(">cI")
@@ -54,6 +54,7 @@ class Job:
     number: int
     sql: str
     relations: tuple[Relation, ...]
+    functions: tuple[Function, ...] = ()
 
 
 def root_path(index: int) -> str:
@@ -108,13 +109,16 @@ def encode_job(job: Job) -> bytes:
         }
         for relation in job.relations
     ]
-    return json.dumps({"number": job.number, "sql": job.sql, "relations": relations}).encode()
+    functions = [{"name": one.name, "path": one.path} for one in job.functions]
+    whole = {"number": job.number, "sql": job.sql, "relations": relations, "functions": functions}
+    return json.dumps(whole).encode()
 
 
 def decode_job(payload: bytes) -> Job:
     """Reads what ``encode_job`` wrote."""
     value = json.loads(payload)
-    return Job(value["number"], value["sql"], tuple(_relation(item) for item in value["relations"]))
+    functions = tuple(Function(item["name"], item["path"]) for item in value["functions"])
+    return Job(value["number"], value["sql"], tuple(_relation(item) for item in value["relations"]), functions)
 
 
 def _relation(value: dict[str, Any]) -> Relation:

@@ -12,6 +12,7 @@ from server.api.answers import install_error_answers
 from server.api.coordinator import coordinator_router
 from server.api.datasources import datasources_router
 from server.api.internal import internal_routes
+from server.api.lookups import lookup_router
 from server.api.native import native_router
 from server.api.sql import sql_router
 from server.api.status import status_router
@@ -42,6 +43,7 @@ def build_app(parts: Parts) -> ASGIApp:
         app.include_router(task_router(parts.overlord, parts.store, logs.read))
     if parts.store is not None:
         app.include_router(coordinator_router(parts.store, parts.overlord))
+        app.include_router(lookup_router(parts.store, parts.directory, parts.clock))
         app.include_router(verify_router(parts.store, parts.storage, parts.scratch))
     if parts.middle_manager is not None:
         app.include_router(worker_router(parts.middle_manager, parts.address))

@@ -93,7 +93,8 @@ class OverlordSettings(_Section):
 class QuerySettings(_Section):
     """``memory_limit_bytes`` bounds one query worker, ``workers`` how many queries run at once,
     ``timeout_ms`` one query (a context's ``timeout`` may lower it). ``cache_max_bytes`` bounds the local
-    copies of segments, ``mirror_max_bytes`` those of live rows, ``live_wait_ms`` the wait for a task's answer."""
+    copies of segments, ``mirror_max_bytes`` those of live rows, ``live_wait_ms`` the wait for a task's answer.
+    ``lookup_roots`` are the folders whose files lookups may read."""
 
     workers: int = Field(default=2, ge=1, le=64)
     threads: int = Field(default=2, ge=1, le=256)
@@ -102,6 +103,7 @@ class QuerySettings(_Section):
     cache_max_bytes: int = Field(default=10 * 2**30, ge=2**20)
     mirror_max_bytes: int = Field(default=4 * 2**30, ge=2**20)
     live_wait_ms: int = Field(default=10_000, ge=0)
+    lookup_roots: tuple[Path, ...] = ()
 
 
 class LogSettings(_Section):

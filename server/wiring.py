@@ -41,6 +41,7 @@ from server.data_dir import DataDir
 from server.directory import Directory
 from server.health import Health
 from server.http_pool import HttpPool
+from server.lookups import StoreLookups
 from server.metrics import Metrics
 from server.monitor import Monitor
 from server.parts import Parts
@@ -95,7 +96,7 @@ class Services:
         queries = None
         if store is not None and catalog is not None and "query" in settings.roles:
             system = StoreSystemTables(store, overlord, clock)
-            queries = self._query_node(catalog, storage, system, detail)
+            queries = self._query_node(catalog, storage, system, store, detail)
             node = queries
             self._health.add_probe(lambda: _trouble(node))
         if store is not None:
@@ -178,7 +179,12 @@ class Services:
         return overlord
 
     def _query_node(
-        self, catalog: StoreCatalog, storage: DeepStorage, system: StoreSystemTables, detail: dict[str, Any]
+        self,
+        catalog: StoreCatalog,
+        storage: DeepStorage,
+        system: StoreSystemTables,
+        store: MetadataStore,
+        detail: dict[str, Any],
     ) -> QueryNode:
         chosen = self._settings.query
         detail["cacheMaxBytes"] = chosen.cache_max_bytes
@@ -194,10 +200,15 @@ class Services:
             local_hosts=NodeSettings().local_hosts | {self._host, self._settings.worker.bind_host},
             engine=engine,
             live=LiveSettings(wait_ms=chosen.live_wait_ms),
+            lookup_roots=chosen.lookup_roots,
         )
         cache = SegmentCache(self._data.cache, storage, chosen.cache_max_bytes)
         live = HttpLiveSource(self._pool)
-        node = QueryNode(self._data.node, catalog, live, cache, self._data.mirror, settings, self._clock, system)
+        lookups = StoreLookups(store, chosen.lookup_roots)
+        node = QueryNode(
+            self._data.node, catalog, live, cache, self._data.mirror, settings, self._clock, system, lookups=lookups
+        )
+        node.lookups.watch(lambda versions: detail.update(lookups=versions))
         node.start()
         self._stack.callback(node.stop)
         return node

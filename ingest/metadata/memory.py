@@ -9,6 +9,7 @@ from typing import Any
 
 from ingest.metadata import rules
 from ingest.metadata.memory_leadership import MemoryLeadership, MemorySupervisors
+from ingest.metadata.memory_lookups import MemoryLookups
 from ingest.metadata.memory_offsets import MemoryAttempts, MemoryOffsets
 from ingest.metadata.memory_publish import MemoryPublishing
 from ingest.metadata.memory_state import MemoryState, SegmentEntry, StoreHooks
@@ -102,7 +103,9 @@ class MemoryTables(MemoryOffsets):
             return len(changed)
 
 
-class MemoryMetadataStore(MemoryPublishing, MemoryAttempts, MemoryTables, MemorySupervisors, MemoryLeadership):
+class MemoryMetadataStore(
+    MemoryPublishing, MemoryAttempts, MemoryTables, MemorySupervisors, MemoryLookups, MemoryLeadership
+):
     """``ingest.metadata.store.MetadataStore`` in dictionaries; safe from any thread.
 
     ``hooks`` lets a test lose replies, refuse calls or look after every commit. Segments of a publish

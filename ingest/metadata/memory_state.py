@@ -78,6 +78,7 @@ class MemoryState:
     history: dict[str, tuple[SpecVersion, ...]] = field(default_factory=dict)
     counters: dict[tuple[str, str], int] = field(default_factory=dict)
     audit: list[AuditRow] = field(default_factory=list)
+    lookups: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)  # by (tier, name)
     wishes: dict[int, ResetWish] = field(default_factory=dict)
     streams: dict[StreamKey, StreamOffsets] = field(default_factory=dict)
     stream_tables: dict[StreamKey, str] = field(default_factory=dict)

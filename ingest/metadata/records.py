@@ -163,6 +163,27 @@ class StagedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LookupTiers:
+    """All lookups as they were posted, by tier and name; ``change`` grows with every change of them."""
+
+    change: int
+    tiers: dict[str, dict[str, dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class LookupChange:
+    """What a request does to the lookups: ``put`` by tier and name, ``removed`` as pairs of them.
+
+    ``author`` and ``comment`` are for the audit trail.
+    """
+
+    put: dict[str, dict[str, dict[str, Any]]]
+    removed: tuple[tuple[str, str], ...] = ()
+    author: str = ""
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRecord:
     """A server process: overlord, query node, api or middle manager, live while its lease is fresh."""
 

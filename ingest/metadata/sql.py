@@ -6,6 +6,7 @@ from ingest.metadata.engine import open_engine
 from ingest.metadata.schema import check_schema, is_empty, migrate_engine
 from ingest.metadata.sql_attempts import SqlAttempts
 from ingest.metadata.sql_leadership import SqlLeadership, SqlSupervisors
+from ingest.metadata.sql_lookups import SqlLookups
 from ingest.metadata.sql_offsets import SqlOffsets
 from ingest.metadata.sql_publish import SqlPublishing
 from ingest.metadata.sql_session import SqlSession
@@ -16,7 +17,9 @@ LEASE_MS = 10_000
 """How long a leader may be silent; the time-outs of database sessions follow from it."""
 
 
-class SqlMetadataStore(SqlPublishing, SqlStaging, SqlTables, SqlAttempts, SqlOffsets, SqlSupervisors, SqlLeadership):
+class SqlMetadataStore(
+    SqlPublishing, SqlStaging, SqlTables, SqlAttempts, SqlOffsets, SqlSupervisors, SqlLookups, SqlLeadership
+):
     """``ingest.metadata.store.MetadataStore`` on SQLite or PostgreSQL; safe from any thread."""
 
     def check(self) -> None:

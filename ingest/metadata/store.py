@@ -30,6 +30,8 @@ from ingest.metadata.records import (
     GroupState,
     Leadership,
     LedgerRow,
+    LookupChange,
+    LookupTiers,
     NextSequence,
     NodeRecord,
     QuarantineRow,
@@ -356,7 +358,25 @@ class TableStore(Protocol):
         ...
 
 
-class MetadataStore(LeadershipStore, SupervisorStore, OffsetStore, AttemptStore, PublishStore, TableStore, Protocol):
+class LookupStore(Protocol):
+    """Lookups as they were posted. Nothing of the protocol depends on them: any process may change them."""
+
+    def lookups(self, since: int | None) -> LookupTiers | None:
+        """All of them; None when nothing changed after the change ``since`` (None: when nobody ever posted any)."""
+        ...
+
+    def change_lookups(self, change: LookupChange, now_ms: int) -> int:
+        """All of a change or nothing, with a line of audit. Returns the number of the change.
+
+        Raises StoreConflict when one that is there has another content and no lower version (Druid's rule).
+        Removing what is not there is no error.
+        """
+        ...
+
+
+class MetadataStore(
+    LeadershipStore, SupervisorStore, OffsetStore, AttemptStore, PublishStore, TableStore, LookupStore, Protocol
+):
     """All of it; one object per process that may open the database (roles overlord, query, api)."""
 
     def check(self) -> None:

@@ -122,6 +122,17 @@ nodes = Table(
 )
 counters = Table("counters", metadata, _key("kind"), _key("name"), _big("value"))
 
+# ---------------------------------------------------------------- lookups
+
+lookups = Table(
+    "lookups",
+    metadata,
+    _key("tier"),
+    _key("name"),
+    _json("container"),
+    _big("updated_ms"),
+)
+
 # ---------------------------------------------------------------- supervisors
 
 supervisors = Table(

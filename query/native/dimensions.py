@@ -8,7 +8,7 @@ from typing import Any
 from query.errors import InvalidQuery
 from query.native import expressions
 from query.native.expression_functions import as_type, json_value
-from query.native.extraction import extracted
+from query.native.extraction import extracted, registered_lookup
 from query.native.request import Part, part_of
 from query.native.rows import Rows, call
 from query.sql import term as t
@@ -38,15 +38,23 @@ def dimension_of(rows: Rows, spec: Any, path: str) -> Dimension:
     if kind in ("listFiltered", "regexFiltered", "prefixFiltered"):
         inner = dimension_of(rows, part.get("delegate"), part.at("delegate"))
         return Dimension(inner.name, _filtered(rows, part, inner.term))
-    if kind == "lookup":
-        raise part.unsupported("the dimension")
     name = part.text("dimension")
     operand = rows.column(name)
     if kind == "extraction":
         operand = extracted(rows.session, part.part("extractionFn"), operand)
+    elif kind == "lookup":
+        operand = _looked_up(rows, part, operand)
     elif kind != "default":
         raise part.unknown_type("dimension")
     return Dimension(part.text_or(name, "outputName"), _output(operand, part.text_or("STRING", "outputType")))
+
+
+def _looked_up(rows: Rows, part: Part, operand: Term) -> Term:
+    if part.has("name") and part.has("lookup"):
+        raise InvalidQuery(f"{part.path}: name and lookup exclude each other")
+    if part.has("name"):
+        return registered_lookup(rows.session, part, operand, part.text("name"))
+    return extracted(rows.session, part_of({**part.value, "type": "lookup"}, part.path), operand)
 
 
 def _output(operand: Term, type_name: str) -> Term:

@@ -8,9 +8,11 @@ from query.native.rows import call, plain
 from query.sql import term as t
 from query.sql.casts import as_long, as_number, as_string, cast_to
 from query.sql.comparison import compare, like
-from query.sql.frame import per_member
+from query.sql.frame import Frame, per_member
+from query.sql.functions_lookup import looked_up
 from query.sql.multi_value import is_missing
 from query.sql.operators import alike
+from query.sql.scope import Scope
 from query.sql.term import Term
 from query.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Family, array_of, element_of
 from segments.expression.tree import Call, Lambda
@@ -340,7 +342,16 @@ def _json_object(compiler: Compiler, tree: Call) -> Term:
 
 @function("lookup")
 def _lookup(compiler: Compiler, tree: Call) -> Term:
-    raise UnsupportedQuery("lookups are not supported")
+    key, name, *others = _values(compiler, tree)
+    if not name.is_constant or not isinstance(name.value, str):
+        raise InvalidQuery("lookup takes the lookup's name as a constant text")
+    lookup = name.value
+
+    def value(_: Frame, terms: list[Term]) -> Term:
+        found = looked_up(compiler.session, as_string(terms[0]), lookup)
+        return t.call("coalesce", VARCHAR, found.sql, as_string(others[0]).sql) if others else found
+
+    return per_member(Frame(compiler.session, Scope(), clause="lookup"), [key], value)
 
 
 def moment_of(term: Term) -> Term:

@@ -12,6 +12,7 @@ from query.native.rows import call, small_enough
 from query.sql import term as t
 from query.sql.casts import as_number, as_string, cast_to
 from query.sql.frame import Frame, Session, per_member
+from query.sql.functions_lookup import looked_up
 from query.sql.scope import Scope
 from query.sql.term import Term
 from query.sql.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, Family
@@ -27,7 +28,7 @@ def extracted(session: Session, part: Part, operand: Term) -> Term:
         QueryError: there is no such function, or it is not built.
     """
     kind = part.type
-    if kind in ("javascript", "registeredLookup", "inFiltered"):
+    if kind in ("javascript", "inFiltered"):
         raise part.unsupported("the extraction function")
     if kind == "cascade":
         for inner in part.parts("extractionFns"):
@@ -135,21 +136,45 @@ def _string_format(session: Session, part: Part, operand: Term) -> Term:
 
 
 def _lookup(session: Session, part: Part, operand: Term) -> Term:
-    """A lookup that travels with the query; registered ones are not built."""
+    """A lookup that travels with the query; a registered one has another type."""
     lookup = part.part("lookup")
     if lookup.type != "map":
         raise lookup.unsupported("the lookup")
     pairs = lookup.part("map").value
-    if part.has("replaceMissingValueWith") and part.flag("retainMissingValue"):
-        raise InvalidQuery(f"{part.path}: retainMissingValue and replaceMissingValueWith exclude each other")
     text = as_string(operand).sql
-    other = text if part.flag("retainMissingValue") else _constant(part, "replaceMissingValueWith")
+    other = _missing(part, text)
     if not pairs:
         return t.expression(other, VARCHAR)
     keys = ", ".join(t.text_sql(key) for key in pairs)
     values = ", ".join(t.text_sql(str(value)) for value in pairs.values())
     at = f"list_position([{keys}], {text})"
     return t.expression(f"CASE WHEN {at} > 0 THEN list_extract([{values}], {at}) ELSE {other} END", VARCHAR)
+
+
+def _missing(part: Part, text: str) -> str:
+    """What stands for a value that a lookup has not."""
+    if part.has("replaceMissingValueWith") and part.flag("retainMissingValue"):
+        raise InvalidQuery(f"{part.path}: retainMissingValue and replaceMissingValueWith exclude each other")
+    return text if part.flag("retainMissingValue") else _constant(part, "replaceMissingValueWith")
+
+
+def registered_lookup(session: Session, part: Part, operand: Term, name: str) -> Term:
+    """What a lookup of the cluster makes of a term, with what ``part`` says of missing values.
+
+    Raises:
+        QueryError: there is no such lookup.
+    """
+    frame = Frame(session, Scope(), clause="a lookup")
+
+    def value(_: Frame, terms: list[Term]) -> Term:
+        text = as_string(terms[0])
+        return t.call("coalesce", VARCHAR, looked_up(session, text, name).sql, _missing(part, text.sql))
+
+    return small_enough(per_member(frame, [operand], value))
+
+
+def _registered(session: Session, part: Part, operand: Term) -> Term:
+    return registered_lookup(session, part, operand, part.text("lookup"))
 
 
 _RULES: dict[str, _Rule] = {
@@ -165,4 +190,5 @@ _RULES: dict[str, _Rule] = {
     "bucket": _bucket,
     "stringFormat": _string_format,
     "lookup": _lookup,
+    "registeredLookup": _registered,
 }

@@ -11,7 +11,7 @@ from query.native.extraction import extracted
 from query.native.filters import filter_sql
 from query.native.granularity import granularity_of
 from query.native.grouping import Groups, reading
-from query.native.intervals import ETERNITY
+from query.native.intervals import start_as_written_ms
 from query.native.ordering import known_order, ordered, sort_key
 from query.native.plan import Draft, Setting
 from query.native.request import Part, part_of
@@ -50,7 +50,7 @@ def group_by(setting: Setting) -> Draft:
         Stamps.of(setting, granularity),
         tuple(one.name for one in groups.outputs),
         setting.context.flag("resultAsArray"),
-        (read.intervals or (ETERNITY,))[0][0],
+        start_as_written_ms(query),
     )
     return Draft(sql, columns, shape, lambda: groups.inner(sql))
 

@@ -9,13 +9,15 @@ from typing import Any
 from query.errors import InvalidQuery
 from query.native.request import Part
 from query.sql.calendar_math import parse_span, shift_ms
-from segments.civil import MAX_ROW_TIME_MS, MIN_ROW_TIME_MS, format_iso_ms, parse_iso_ms
+from segments.civil import DAY_MS, MAX_ROW_TIME_MS, MIN_ROW_TIME_MS, format_iso_ms, parse_iso_ms
 from segments.errors import InvalidValue
 
 Interval = tuple[int, int]
 """[start, end) in ms UTC, within the years 1 to 9999; what lies beyond holds no rows."""
 
 ETERNITY: Interval = (MIN_ROW_TIME_MS, MAX_ROW_TIME_MS + 1)
+_CYCLE_MS = 146_097 * DAY_MS
+_YEAR_DIGITS = 9
 _YEAR = re.compile(r"([+-]?)(\d+)(.*)", re.DOTALL)
 
 
@@ -25,15 +27,36 @@ def intervals_of(query: Part, required: bool) -> tuple[Interval, ...]:
     Raises:
         InvalidQuery: it is missing, or an entry is no interval.
     """
-    given: Any = query.get("intervals")
-    if given is None:
+    written = _written(query)
+    if written is None:
         if required:
             raise InvalidQuery("intervals: at least one is needed, such as 2024-01-01/2024-02-01")
         return (ETERNITY,)
+    return condensed(parse_interval(item) for item in written)
+
+
+def start_as_written_ms(query: Part) -> int:
+    """Where the first of the intervals begins, in ms UTC, also where that is beyond the years that rows may have.
+
+    Raises:
+        InvalidQuery: an entry is no interval.
+    """
+    starts = [ETERNITY[0]]
+    for position, item in enumerate(_written(query) or []):
+        start = parse_interval(item)[0]
+        first = item.partition("/")[0]
+        if start == ETERNITY[0] and not first.startswith("P"):
+            start = _instant(first)
+        starts = [min(starts[0], start) if position else start]
+    return starts[0]
+
+
+def _written(query: Part) -> list[Any] | None:
+    given: Any = query.get("intervals")
     if isinstance(given, dict):
         key = "segments" if given.get("type") == "segments" else "intervals"
-        given = [item.get("itvl") if isinstance(item, dict) else item for item in given.get(key) or []]
-    return condensed(parse_interval(item) for item in (given if isinstance(given, list) else [given]))
+        return [item.get("itvl") if isinstance(item, dict) else item for item in given.get(key) or []]
+    return given if given is None or isinstance(given, list) else [given]
 
 
 def condensed(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
@@ -75,16 +98,19 @@ def parse_instant(text: str) -> int:
     Raises:
         InvalidQuery: not a time.
     """
+    return min(max(_instant(text), ETERNITY[0]), ETERNITY[1])
+
+
+def _instant(text: str) -> int:
     match = _YEAR.fullmatch(text.strip())
     if match is None:
         raise InvalidQuery(f"intervals: {text!r} is not an ISO 8601 time such as 2024-03-01T00:00:00Z")
-    sign, year, rest = match.groups()
-    if sign == "-" or int(year) == 0:
-        return ETERNITY[0]
-    if int(year) > 9999:
-        return ETERNITY[1]
+    sign, digits, rest = match.groups()
+    year = -int(digits[:_YEAR_DIGITS]) if sign == "-" else int(digits[:_YEAR_DIGITS])
+    # Every 400 years the calendar is the same again.
+    cycles, alike = divmod(year, 400)
     try:
-        return parse_iso_ms(f"{int(year):04d}{rest}")
+        return parse_iso_ms(f"{2000 + alike}{rest}") + (cycles - 5) * _CYCLE_MS
     except InvalidValue as error:
         raise InvalidQuery(f"intervals: {error}") from error
 

@@ -61,6 +61,7 @@ def plan(body: Any, catalogue: NativeCatalogue, now_ms: int) -> NativePlan:
         "UTC",
         context.whole("timeout", 0) or 0,
         False,
+        tuple(session.functions.values()),
     )
     return NativePlan(planned, draft.shape)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from query.errors import InvalidQuery
+from query.errors import InvalidQuery, UnknownName
 from query.native import expressions
 from query.native.dimensions import virtual_column
 from query.native.expressions import NAMED_TYPES
@@ -15,6 +15,7 @@ from query.native.request import Part, part_of
 from query.native.rows import Rows, constant, rows_of_query
 from query.sql import term as t
 from query.sql.casts import cast_to
+from query.sql.catalogue import LOOKUP_COLUMNS
 from query.sql.frame import Session
 from query.sql.multi_value import spread
 from query.sql.scope import OpenTable, Output, Source
@@ -67,7 +68,7 @@ def rows_of(
         return _filtered(inner("base"), part.part("filter"))
     if kind == "unnest":
         return _unnested(part, inner("base"))
-    raise part.unsupported("the data source") if kind == "lookup" else part.unknown_type("data source")
+    raise part.unknown_type("data source")
 
 
 def _name(item: Any, path: str) -> str:
@@ -86,6 +87,18 @@ def _opened(session: Session, name: str) -> tuple[OpenTable, Source] | None:
     table = OpenTable("druid", name, session.fresh("t"), outputs)
     session.tables.append(table)
     return table, Source(name, session.fresh("a"), outputs, table)
+
+
+def _lookup(session: Session, part: Part) -> Rows:
+    """The pairs of a lookup, as columns k and v."""
+    name = part.text("lookup")
+    if not session.catalogue.has_lookup(name):
+        raise UnknownName("Lookup", name, session.catalogue.lookup_names())
+    outputs = tuple(Output(column.name, f"c{at}", column.type) for at, column in enumerate(LOOKUP_COLUMNS))
+    table = OpenTable("lookup", name, session.fresh("t"), outputs)
+    session.tables.append(table)
+    source = Source(name, session.fresh("a"), outputs, table)
+    return Rows(session, f"{table.relation} AS {source.internal}", [("", source)])
 
 
 def _table(session: Session, name: str) -> Rows:
@@ -212,4 +225,5 @@ _PLAIN: dict[str, Callable[[Session, Part], Rows]] = {
     "globalTable": lambda session, part: _table(session, part.text("name")),
     "union": lambda session, part: _union(session, [_name(one, part.path) for one in part.items("dataSources")]),
     "inline": _inline,
+    "lookup": _lookup,
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from query.errors import InvalidQuery, UnknownName, UnsupportedQuery
-from query.model import SqlParameter
+from query.model import FunctionUse, SqlParameter
 from query.sql.multi_value import each_member
 from query.sql.scope import OpenTable, Scope, where
 from query.sql.term import Term
@@ -97,11 +97,30 @@ class Session:
     tables: list[OpenTable] = field(default_factory=list)
     counter: int = 0
     markers: dict[int, int] = field(default_factory=dict)
+    functions: dict[str, FunctionUse] = field(default_factory=dict)
 
     def fresh(self, prefix: str) -> str:
         """An internal name that occurs once in the statement."""
         self.counter += 1
         return f"{prefix}{self.counter}"
+
+    def kernel(self, name: str) -> str:
+        """The name of a kernel's function, which the engine then provides."""
+        self.functions.setdefault(name, FunctionUse(name))
+        return name
+
+    def lookup_function(self, lookup: str, where: dict[str, str] | None = None) -> str:
+        """The name of the function that gives a lookup's value of a key, the same for the whole statement.
+
+        Raises:
+            UnknownName: there is no such lookup.
+        """
+        if not self.catalogue.has_lookup(lookup):
+            raise UnknownName("Lookup", lookup, self.catalogue.lookup_names(), where)
+        key = f"lookup {lookup}"
+        if key not in self.functions:
+            self.functions[key] = FunctionUse(self.fresh("lookup_"), lookup)
+        return self.functions[key].name
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from query.errors import UnknownName
 from query.model import TableUse
-from query.sql.catalogue import Catalogue, ColumnDef, TableDef
+from query.sql.catalogue import LOOKUP_COLUMNS, Catalogue, ColumnDef, TableDef
 from query.sql.frame import AGGREGATES, FUNCTIONS
 from query.sql.types import BIGINT, VARCHAR, Family, SqlType
 
@@ -94,7 +94,7 @@ def columns_of(schema: str, table: str, where: dict[str, str]) -> tuple[ColumnDe
     """
     tables = _SCHEMAS.get(schema)
     if tables is None:
-        raise UnknownName("Schema", schema, ("druid", *_SCHEMAS), where)
+        raise UnknownName("Schema", schema, ("druid", "lookup", *_SCHEMAS), where)
     if table not in tables:
         raise UnknownName("Table", f"{schema}.{table}", (f"{schema}.{name}" for name in tables), where)
     return tables[table]
@@ -127,8 +127,9 @@ def _information(table: str, catalogue: Catalogue) -> Iterator[Row]:
         for schema, defined in _all_tables(catalogue):
             place = {"TABLE_CATALOG": "druid", "TABLE_SCHEMA": schema, "TABLE_NAME": defined.name}
             if table == "TABLES":
-                kind = "TABLE" if schema == "druid" else "SYSTEM_TABLE"
-                yield place | {"TABLE_TYPE": kind, "IS_JOINABLE": "NO", "IS_BROADCAST": "NO"}
+                kind = "TABLE" if schema in ("druid", "lookup") else "SYSTEM_TABLE"
+                is_lookup = "YES" if schema == "lookup" else "NO"
+                yield place | {"TABLE_TYPE": kind, "IS_JOINABLE": is_lookup, "IS_BROADCAST": is_lookup}
             else:
                 for at, column in enumerate(defined.columns, 1):
                     yield place | _column_row(at, column)
@@ -139,6 +140,8 @@ def _all_tables(catalogue: Catalogue) -> Iterator[tuple[str, TableDef]]:
         found = catalogue.table(name)
         if found is not None:
             yield "druid", found
+    for name in sorted(catalogue.lookup_names()):
+        yield "lookup", TableDef(name, LOOKUP_COLUMNS)
     for schema, tables in _SCHEMAS.items():
         for name, columns in tables.items():
             yield schema, TableDef(name, columns)

@@ -15,6 +15,7 @@ from query.sql import (
     functions_format,
     functions_json,
     functions_list,
+    functions_lookup,
     functions_numeric,
     functions_spelling,
     functions_string,
@@ -42,6 +43,7 @@ RULES = (
     functions_format,
     functions_json,
     functions_list,
+    functions_lookup,
     functions_numeric,
     functions_spelling,
     functions_string,
@@ -79,6 +81,7 @@ def _planned(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQ
     if statement.explain:
         names = sorted({table.datasource for table in tables if table.is_stored})
         planned, tables = _explained(planned, names), ()
+        session.functions.clear()
     query_id = context.get("sqlQueryId")
     return PlannedQuery(
         tables,
@@ -88,6 +91,7 @@ def _planned(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQ
         zone,
         whole_number(context, "timeout") or 0,
         flag(context, "sqlStringifyArrays", True),
+        tuple(session.functions.values()),
     )
 
 

@@ -10,6 +10,7 @@ from sqlglot import exp
 from query.errors import InvalidQuery, UnknownName, UnsupportedQuery
 from query.sql import metadata
 from query.sql.casts import as_boolean, cast_to
+from query.sql.catalogue import LOOKUP_COLUMNS
 from query.sql.frame import Frame, Session, refuse_parts
 from query.sql.multi_value import spread
 from query.sql.scope import OpenTable, Output, Scope, Source, where
@@ -143,6 +144,11 @@ class FromBuilder:
             if found is None:
                 raise UnknownName("Table", name, self.session.catalogue.table_names(), where(item))
             defined = found.columns
+        elif schema == "lookup":
+            catalogue = self.session.catalogue
+            if not catalogue.has_lookup(name):
+                raise UnknownName("Lookup", name, catalogue.lookup_names(), where(item))
+            defined = LOOKUP_COLUMNS
         else:
             defined = metadata.columns_of(schema, name, where(item))
         outputs = tuple(Output(column.name, f"c{at}", column.type) for at, column in enumerate(defined))

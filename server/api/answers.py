@@ -15,6 +15,7 @@ from ingest.errors import SpecError, StoreUnreachable, StreamError
 from ingest.metadata.store import StoreConflict
 from ingest.overlord.overlord import NotLeading, UnknownSupervisor, WrongState
 from query.errors import QueryError
+from query.lookups.spec import InvalidLookup
 from segments.errors import InvalidValue, ServiceError
 
 log = structlog.get_logger()
@@ -28,6 +29,7 @@ STATUSES: tuple[tuple[type[ServiceError], int], ...] = (
     (StoreUnreachable, 503),
     (StreamError, 503),
     (InvalidValue, 400),
+    (InvalidLookup, 400),
 )
 
 

@@ -38,6 +38,23 @@ SUPERVISOR_SPEC: dict[str, Any] = {
         "context": {"type": "object"},
     },
 }
+LOOKUP: dict[str, Any] = {
+    "type": "object",
+    "required": ["lookupExtractorFactory"],
+    "properties": {
+        "version": {"type": "string", "example": "v1"},
+        "lookupExtractorFactory": {
+            "type": "object",
+            "description": "map, or cachedNamespace with a uri or jdbc extractionNamespace",
+            "example": {"type": "map", "map": {"CH": "Switzerland"}},
+        },
+    },
+}
+LOOKUP_TIERS: dict[str, Any] = {
+    "type": "object",
+    "description": "lookups by tier (__default) and name",
+    "additionalProperties": {"type": "object", "additionalProperties": LOOKUP},
+}
 RESET_OFFSETS: dict[str, Any] = {
     "type": "object",
     "required": ["partitions"],

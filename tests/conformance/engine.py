@@ -1,16 +1,17 @@
 """Runs planned statements in a plain DuckDB over Arrow tables: what a query node does, without the node."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from query.kernels.offering import offered
 from query.model import PlannedQuery, ResultFormat, SqlParameter, SqlRequest, TableUse
 from query.results import render
-from query.sql.catalogue import Catalogue
+from query.sql.catalogue import Catalogue, MemoryCatalogue
 from query.sql.metadata import NoSystemTables, SystemTables, inline_rows
 from query.sql.planner import plan
 from tests.conformance import tables
@@ -36,9 +37,22 @@ def run(planned: PlannedQuery, catalogue: Catalogue, rows: Any, system: SystemTa
     """Binds the relations of a plan and executes it; ``rows`` gives a stored table by name."""
     connection = _connection()
     for use in planned.tables:
-        bound = _bound(use, rows(use.datasource)) if use.is_stored else inline_rows(use, catalogue, system)
-        connection.register(use.relation, bound)
-    yield from connection.sql(planned.duckdb_sql).to_arrow_reader(1_000)
+        connection.register(use.relation, _relation(use, catalogue, rows, system))
+    with offered(connection, planned.functions, lambda name: _pairs(catalogue, name)):
+        yield from connection.sql(planned.duckdb_sql).to_arrow_reader(1_000)
+
+
+def _relation(use: TableUse, catalogue: Catalogue, rows: Any, system: SystemTables) -> pa.Table:
+    if use.is_lookup:
+        pairs = _pairs(catalogue, use.datasource)
+        cells = {"k": pa.array(pairs, pa.string()), "v": pa.array(pairs.values(), pa.string())}
+        return pa.table({column.internal: cells[column.name] for column in use.columns})
+    return _bound(use, rows(use.datasource)) if use.is_stored else inline_rows(use, catalogue, system)
+
+
+def _pairs(catalogue: Catalogue, name: str) -> Mapping[str, str]:
+    assert isinstance(catalogue, MemoryCatalogue)
+    return catalogue.lookups[name]
 
 
 @cache

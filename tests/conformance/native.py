@@ -44,7 +44,7 @@ def _times(name: str) -> list[int]:
 def catalogue() -> RecordedCatalogue:
     known = tables.catalogue()
     found = [known.table(name) for name in tables.TABLES]
-    return RecordedCatalogue([table for table in found if table is not None])
+    return RecordedCatalogue([table for table in found if table is not None], known.lookups)
 
 
 def answer_text(body: Any) -> str:

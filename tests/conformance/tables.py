@@ -14,6 +14,9 @@ from segments.civil import DAY_MS, parse_iso_ms
 
 HERE = Path(__file__).parent
 TABLES = ("events", "hourly", "products", "readings")
+LOOKUPS = {
+    "country_names": {"CH": "Switzerland", "JP": "Japan", "BR": "Brazil", "PL": "Poland", "US": "United States"},
+}
 MULTI_VALUE = {"tags", "colors"}
 _TYPES = {
     "string": VARCHAR,
@@ -61,7 +64,7 @@ def catalogue() -> MemoryCatalogue:
         columns = [_dimension(entry) for entry in spec["dimensionsSpec"]["dimensions"]]
         columns += [ColumnDef(metric["name"], _METRICS[metric["name"]]) for metric in spec["metricsSpec"]]
         tables.append(TableDef(name, (ColumnDef("__time", TIMESTAMP), *columns)))
-    return MemoryCatalogue(tables)
+    return MemoryCatalogue(tables, LOOKUPS)
 
 
 def _cell(value: Any, kind: SqlType) -> Any:

@@ -13,6 +13,7 @@ from query.sql.planner import plan
 from query.sql.types import BIGINT, DOUBLE, MULTI_VARCHAR, TIMESTAMP, VARCHAR, SqlType
 from segments.civil import parse_iso_ms
 from tests.conformance.engine import answer
+from tests.conformance.tables import LOOKUPS
 
 NOW_MS = parse_iso_ms("2024-03-10T12:34:56.789Z")
 
@@ -29,7 +30,7 @@ COLUMNS: dict[str, tuple[SqlType, Any]] = {
 def catalogue(*names: str) -> MemoryCatalogue:
     """One table or more, all with the same columns."""
     columns = tuple(ColumnDef(name, kind) for name, (kind, _) in COLUMNS.items())
-    return MemoryCatalogue(TableDef(name, columns) for name in names or ("t",))
+    return MemoryCatalogue((TableDef(name, columns) for name in names or ("t",)), LOOKUPS)
 
 
 def table(**cells: list[Any]) -> pa.Table:

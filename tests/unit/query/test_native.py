@@ -218,7 +218,7 @@ def test_a_query_of_another_type_than_groupby_tells_the_same_sum() -> None:
         ({"aggregations": summed("longSun", "id")}, "aggregations[0].type: 'longSun'"),
         ({"aggregations": [{"type": "longSum", "fieldName": "id"}]}, "aggregations[0].name"),
         ({"aggregations": summed("longSum", "tags")}, "longSum of a column"),
-        ({"dataSource": {"type": "lookup", "lookup": "l"}}, "'lookup' is not supported"),
+        ({"dataSource": {"type": "lookup", "lookup": "l"}}, "Lookup 'l' not found"),
         ({"dataSource": None}, "dataSource"),
         ({"filter": {"type": "javascript"}}, "'javascript' is not supported"),
         ({"filter": {"type": "or", "fields": [{"type": "true"}, {"type": "like", "dimension": "x"}]}}, ".pattern"),
@@ -228,7 +228,7 @@ def test_a_query_of_another_type_than_groupby_tells_the_same_sum() -> None:
         ({"granularity": {"type": "period", "period": "P1MT1H"}}, "no fixed length"),
         ({"intervals": "2024-02-01/2024-01-01"}, "ends before it starts"),
         ({"postAggregations": [{"type": "thetaSketchEstimate", "name": "x"}]}, "'thetaSketchEstimate'"),
-        ({"virtualColumns": [{"type": "expression", "name": "v", "expression": "lookup(a, 'l')"}]}, "lookups"),
+        ({"virtualColumns": [{"type": "expression", "name": "v", "expression": "lookup(a, 'l')"}]}, "Lookup 'l'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_answered_is_refused_by_its_path(changes: Any, told: str) -> None:

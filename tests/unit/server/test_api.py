@@ -366,6 +366,8 @@ def test_the_api_page_tells_every_query_parameter_and_every_body(world: World) -
     assert with_body == {
         SUPERVISOR,
         SUPERVISOR + "/{supervisor}/resetOffsets",
+        "/druid/coordinator/v1/lookups/config",
+        "/druid/coordinator/v1/lookups/config/{tier}/{name}",
         "/druid/v2",
         "/druid/v2/sql",
         "/druid/coordinator/v1/datasources/{datasource}/markUnused",

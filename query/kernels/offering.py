@@ -1,0 +1,41 @@
+"""Makes the functions that a statement calls known to an engine, and takes them away again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import duckdb
+from duckdb.func import FunctionNullHandling, PythonUDFType
+
+from query.kernels.lookup import lookup_kernel
+from query.model import FunctionUse
+
+Pairs = Callable[[str], Mapping[str, str]]
+"""Gives the pairs of a lookup by its name (or by what the caller named it)."""
+
+
+@contextlib.contextmanager
+def offered(connection: duckdb.DuckDBPyConnection, uses: Iterable[FunctionUse], pairs: Pairs) -> Iterator[None]:
+    """The functions are there inside; for one thread. Other connections to the same database see them, too."""
+    names: list[str] = []
+    try:
+        for use in uses:
+            _create(connection, use, pairs)
+            names.append(use.name)
+        yield
+    finally:
+        for name in names:
+            connection.remove_function(name)
+
+
+def _create(connection: duckdb.DuckDBPyConnection, use: FunctionUse, pairs: Pairs) -> None:
+    # Special: the function is asked about nulls as well, in a column or alone.
+    connection.create_function(
+        use.name,
+        lookup_kernel(pairs(use.lookup)),
+        ["VARCHAR"],
+        "VARCHAR",
+        type=PythonUDFType.ARROW,
+        null_handling=FunctionNullHandling.SPECIAL,
+    )
