@@ -147,6 +147,11 @@ class MemorySupervisors(MemoryBase):
             self._touch()
             self.state.audit.append(row)
 
+    def last_audit(self, supervisor: str, action: str) -> AuditRow | None:
+        with self._lock:
+            rows = reversed(self.state.audit)
+            return next((row for row in rows if (row.supervisor, row.action) == (supervisor, action)), None)
+
     def audit(self, supervisor: str | None, limit: int) -> list[AuditRow]:
         with self._lock:
             rows = (row for row in reversed(self.state.audit) if supervisor in (None, row.supervisor))

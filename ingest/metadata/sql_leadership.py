@@ -193,6 +193,16 @@ class SqlSupervisors(SqlBase):
     def append_audit(self, generation: int, row: AuditRow) -> None:
         self._fenced(generation, lambda connection: append_audit(connection, row))
 
+    def last_audit(self, supervisor: str, action: str) -> AuditRow | None:
+        mine = sa.and_(t.audit.c.supervisor == supervisor, t.audit.c.action == action)
+        query = sa.select(t.audit).where(mine).order_by(t.audit.c.id.desc()).limit(1)
+
+        def read(connection: Connection) -> AuditRow | None:
+            row = connection.execute(query).one_or_none()
+            return None if row is None else audit_of(row)
+
+        return self._read(read)
+
     def audit(self, supervisor: str | None, limit: int) -> list[AuditRow]:
         query = sa.select(t.audit).order_by(t.audit.c.id.desc()).limit(limit)
         if supervisor is not None:

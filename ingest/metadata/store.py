@@ -146,6 +146,10 @@ class SupervisorStore(Protocol):
         """Newest first."""
         ...
 
+    def last_audit(self, supervisor: str, action: str) -> AuditRow | None:
+        """The supervisor's newest row of this action."""
+        ...
+
 
 class OffsetStore(Protocol):
     """Committed offsets, reset epochs, groups and sequences."""

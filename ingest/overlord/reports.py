@@ -30,4 +30,5 @@ def facts_of(store: MetadataStore, runner: SupervisorRunner) -> SupervisorFacts:
         seen_ms=view.stream.seen_ms,
         problems=view.problems,
         waiting_for=view.waiting_for,
+        scaling=view.scaling,
     )

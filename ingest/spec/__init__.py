@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from ingest.spec.model import (
+    AutoScaling,
     DataSchema,
     Dimension,
     Discovery,
     IdleConfig,
     IOConfig,
+    LagAggregate,
     Metric,
     Rejection,
     SupervisorSpec,
@@ -22,11 +24,13 @@ from ingest.spec.model import (
 )
 
 __all__ = [
+    "AutoScaling",
     "DataSchema",
     "Dimension",
     "Discovery",
     "IOConfig",
     "IdleConfig",
+    "LagAggregate",
     "Metric",
     "Rejection",
     "SupervisorSpec",

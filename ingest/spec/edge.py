@@ -156,6 +156,29 @@ class IdleEdge(Edge):
     inactive_after_millis: int = 600_000
 
 
+class AutoScalerEdge(Edge):
+    enable_task_auto_scaler: bool = False
+    auto_scaler_strategy: StrictStr = "lagBased"
+    task_count_min: int | None = None
+    task_count_max: int | None = None
+    task_count_start: int | None = None
+    stop_task_count_ratio: float | None = None
+    min_trigger_scale_action_frequency_millis: int = 600_000
+    min_scale_up_delay: PeriodMs | None = None
+    min_scale_down_delay: PeriodMs | None = None
+    lag_collection_interval_millis: int = 30_000
+    lag_collection_range_millis: int = 600_000
+    scale_action_start_delay_millis: int = 300_000
+    scale_action_period_millis: int = 60_000
+    scale_out_threshold: int = 6_000_000
+    trigger_scale_out_fraction_threshold: float = 0.3
+    scale_in_threshold: int = 1_000_000
+    trigger_scale_in_fraction_threshold: float = 0.9
+    scale_out_step: int = 2
+    scale_in_step: int = 1
+    lag_aggregate: StrictStr = "SUM"
+
+
 class IOConfigEdge(Edge):
     type: StrictStr | None = None
     topic: StrictStr | None = None
@@ -173,7 +196,7 @@ class IOConfigEdge(Edge):
     late_message_rejection_period: PeriodMs | None = None
     late_message_rejection_start_date_time: StrictStr | None = None
     early_message_rejection_period: PeriodMs | None = None
-    auto_scaler_config: dict[str, Any] | None = None
+    auto_scaler_config: AutoScalerEdge | None = None
     idle_config: IdleEdge | None = None
     stop_task_count: int | None = None
     server_priority_to_replicas: dict[str, Any] | None = None

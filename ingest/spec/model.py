@@ -163,9 +163,45 @@ class IdleConfig:
     inactive_after_ms: int = 600_000
 
 
+class LagAggregate(Enum):
+    """How the lags of all partitions become one number."""
+
+    SUM = "SUM"
+    MAX = "MAX"
+    AVERAGE = "AVERAGE"
+
+
+@dataclass(frozen=True, slots=True)
+class AutoScaling:
+    """Druid's lag based auto scaler, switched on. Lags are records; fractions are shares of the samples kept.
+
+    ``scale_out_delay_ms`` and ``scale_in_delay_ms`` must have passed since the last change of the number
+    of tasks. Both bounds of that number are at least 1 and in order.
+    """
+
+    task_count_min: int
+    task_count_max: int
+    collection_interval_ms: int = 30_000
+    collection_range_ms: int = 600_000
+    start_delay_ms: int = 300_000
+    period_ms: int = 60_000
+    scale_out_threshold: int = 6_000_000
+    scale_out_fraction: float = 0.3
+    scale_in_threshold: int = 1_000_000
+    scale_in_fraction: float = 0.9
+    scale_out_step: int = 2
+    scale_in_step: int = 1
+    scale_out_delay_ms: int = 600_000
+    scale_in_delay_ms: int = 600_000
+    aggregate: LagAggregate = LagAggregate.SUM
+
+
 @dataclass(frozen=True, slots=True)
 class IOConfig:
-    """Where rows come from and how tasks are laid out. ``consumer_properties`` are as posted, secrets unresolved."""
+    """Where rows come from and how tasks are laid out. ``consumer_properties`` are as posted, secrets unresolved.
+
+    With ``auto_scaling`` the number of tasks begins at ``task_count``.
+    """
 
     topic: str
     consumer_properties: dict[str, Any] = field(hash=False)
@@ -180,6 +216,7 @@ class IOConfig:
     stop_task_count: int | None = None
     rejection: Rejection = Rejection()
     idle: IdleConfig = IdleConfig()
+    auto_scaling: AutoScaling | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from typing import Final
 from ingest.spec.edge import IdleEdge, IOConfigEdge, TuningEdge
 from ingest.spec.model import UNLIMITED, IdleConfig, IOConfig, Rejection, TuningConfig
 from ingest.spec.notes import Notes
+from ingest.spec.rules_scaling import TASKS_MAX, first_task_count, read_scaling
 from segments.civil import parse_iso_ms
 from segments.errors import InvalidInterval
 
 # Druid's P2147483647D, its default, and everything beyond a century: never.
 _NEVER_MS: Final = 100 * 365 * 86_400_000
 _LIMIT_MAX: Final = 2**63 - 1
-_TASKS_MAX: Final = 100_000
 _REPLICAS_MAX: Final = 100
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """What Kafka lets a topic be called."""
@@ -45,13 +45,14 @@ def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOCo
         if value < minimum:
             notes.problem(f"{path}.{name}", value, f"must be {minimum} or more", "correct the value")
     rejection = _rejection(block, path, notes)
+    scaling = read_scaling(block, path, notes)
     if len(notes.problems) > before:
         return None
     idle = block.idle_config or IdleEdge()
     return IOConfig(
         topic=block.topic or "",
         consumer_properties=dict(block.consumer_properties or {}),
-        task_count=block.task_count,
+        task_count=first_task_count(block, scaling),
         replicas=block.replicas,
         task_duration_ms=block.task_duration,
         start_delay_ms=block.start_delay,
@@ -62,6 +63,7 @@ def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOCo
         stop_task_count=block.stop_task_count,
         rejection=rejection,
         idle=IdleConfig(idle.enabled, idle.inactive_after_millis),
+        auto_scaling=scaling,
     )
 
 
@@ -76,7 +78,7 @@ def _topic(block: IOConfigEdge, path: str, notes: Notes) -> None:
 
 
 def _counts(block: IOConfigEdge, path: str, notes: Notes) -> None:
-    for name, value, most in (("taskCount", block.task_count, _TASKS_MAX), ("replicas", block.replicas, _REPLICAS_MAX)):
+    for name, value, most in (("taskCount", block.task_count, TASKS_MAX), ("replicas", block.replicas, _REPLICAS_MAX)):
         if not 1 <= value <= most:
             notes.problem(f"{path}.{name}", value, f"must be from 1 to {most}", "correct the value")
 
@@ -92,9 +94,6 @@ def _consumer_properties(block: IOConfigEdge, path: str, notes: Notes) -> None:
 
 
 def _without_effect(block: IOConfigEdge, path: str, notes: Notes) -> None:
-    scaler = block.auto_scaler_config
-    if scaler and scaler.get("enableTaskAutoScaler") not in (None, False, "false"):
-        notes.warn(f"{path}.autoScalerConfig has no effect yet: taskCount stays as it is set")
     if block.server_priority_to_replicas:
         notes.warn(f"{path}.serverPriorityToReplicas has no effect: every replica answers queries")
     if block.emit_time_lag_metrics:

@@ -43,6 +43,14 @@ class RaiseEpochs:
 
 
 @dataclass(frozen=True, slots=True)
+class ScaleTasks:
+    """``MetadataStore.append_audit``: the supervisor decided on another number of tasks."""
+
+    task_count: int
+    audit: AuditRow
+
+
+@dataclass(frozen=True, slots=True)
 class OpenGroup:
     """``MetadataStore.open_group``."""
 
@@ -141,6 +149,7 @@ Command = (
     | AddPartitions
     | ResetOffsets
     | RaiseEpochs
+    | ScaleTasks
     | OpenGroup
     | SealSequence
     | VoidSequences

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ingest.metadata.records import DesiredState, GroupState, ResetWish, StreamOffsets
+from ingest.metadata.records import AuditRow, DesiredState, GroupState, ResetWish, StreamOffsets
 from ingest.protocol import AttemptRecord
+from ingest.spec.model import AutoScaling
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class SupervisorConfig:
     reset_automatically: bool = False  # offsets the stream no longer holds are moved without being asked
     unhealthiness_threshold: int = 3
     healthiness_threshold: int = 3
+    scaling: AutoScaling | None = None  # the number of tasks follows the lag, beginning at task_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ class SupervisorState:
     """What a new leader finds in the store; enough to go on with every round in progress.
 
     ``ended`` are attempts that ended lately: their numbers are not used again, and their workers
-    are preferred for what follows them. ``resets`` are wishes not carried out yet.
+    are preferred for what follows them. ``resets`` are wishes not carried out yet, ``scaled`` the last
+    decision on the number of tasks.
     """
 
     desired: DesiredState
@@ -57,3 +60,4 @@ class SupervisorState:
     groups: tuple[GroupState, ...]
     ended: tuple[AttemptRecord, ...] = ()
     resets: tuple[ResetWish, ...] = ()
+    scaled: AuditRow | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingest.supervisor.invariants import check_groups
-from ingest.supervisor.machine_groups import GroupRules
+from ingest.supervisor.machine_scaling import ScalingRules
 from ingest.supervisor.messages import (
     AttemptAssigned,
     AttemptCreated,
@@ -29,6 +29,7 @@ from ingest.supervisor.messages import (
     TaskEnded,
     TaskRegistered,
     TaskSilent,
+    TasksScaled,
     Tick,
 )
 from ingest.supervisor.state import Group
@@ -48,11 +49,11 @@ LocalEvent = (
 AttemptEvent = (
     AttemptCreated | AttemptAssigned | TaskRegistered | TaskEnded | ReplicaLeaving | AttemptMoved | CommitterSet
 )
-StoredEvent = StateLoaded | OffsetsStored | GroupOpened | SequenceSealed | SequencesVoided
+StoredEvent = StateLoaded | OffsetsStored | TasksScaled | GroupOpened | SequenceSealed | SequencesVoided
 OutsideEvent = StreamSeen | StreamFailed | DesiredChanged | ResetAsked | StoreRefused
 
 
-class SupervisorMachine(GroupRules):
+class SupervisorMachine(ScalingRules):
     """One supervisor under one leader generation. ``handle`` is the only mutator.
 
     For one thread. Nothing happens before the first ``StateLoaded``. Commands are executed in
@@ -70,6 +71,8 @@ class SupervisorMachine(GroupRules):
             return commands if self.reloading else [*commands, *self._steer_group_of(event)]
         if isinstance(event, Tick | StateLoaded):
             commands += self._keep_going()
+        if isinstance(event, Tick):
+            commands += self.advance_scaling()
         if self.reloading:
             return commands  # nothing new is begun on a view known to be outdated
         commands += self.steer_groups()
@@ -156,7 +159,9 @@ class SupervisorMachine(GroupRules):
                 return self._dispatch_attempt(event)
             case AttemptMoved() | CommitterSet():
                 return self._dispatch_attempt(event)
-            case StateLoaded() | OffsetsStored() | GroupOpened() | SequenceSealed() | SequencesVoided():
+            case StateLoaded() | OffsetsStored() | TasksScaled():
+                return self._dispatch_stored(event)
+            case GroupOpened() | SequenceSealed() | SequencesVoided():
                 return self._dispatch_stored(event)
             case StreamSeen() | StreamFailed() | DesiredChanged() | ResetAsked() | StoreRefused():
                 return self._dispatch_outside(event)
@@ -181,7 +186,11 @@ class SupervisorMachine(GroupRules):
     def _dispatch_stored(self, event: StoredEvent) -> list[Command]:
         match event:
             case StateLoaded():
-                return self.on_state_loaded(event)
+                commands = self.on_state_loaded(event)
+                self.take_decided(event)
+                return commands
+            case TasksScaled():
+                return self.on_tasks_scaled(event)
             case OffsetsStored():
                 return self.on_offsets_stored(event)
             case GroupOpened():
@@ -209,7 +218,7 @@ class SupervisorMachine(GroupRules):
         """A new spec cuts over at a checkpoint; another topic means other offsets: they are read first."""
         other_topic = event.config.topic != self.config.topic
         self.desired = event.desired
-        self.config = event.config
+        self.take_config(event.config)
         self.rested = False
         if not other_topic:
             return []

@@ -146,7 +146,7 @@ class GroupRules(ReplicaRules):
         """Plans anew only when partitions or taskCount changed; else groups being replaced would
         drift from one plan to the next."""
         assert self.offsets is not None
-        wanted = (tuple(self.offsets.committed), self.config.task_count)
+        wanted = (tuple(self.offsets.committed), self.task_count)
         if wanted != self.plan_for:
             current = [group.partitions for group in self.groups.values() if group.open is not None]
             self.plan = assign(current, wanted[0], wanted[1])

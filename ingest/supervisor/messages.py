@@ -35,6 +35,7 @@ from ingest.supervisor.commands import (
     Reload,
     ResetOffsets,
     Rested,
+    ScaleTasks,
     SealSequence,
     SendTask,
     SetCommitter,
@@ -67,6 +68,7 @@ __all__ = [
     "ResetAsked",
     "ResetOffsets",
     "Rested",
+    "ScaleTasks",
     "SealSequence",
     "SendTask",
     "SequenceSealed",
@@ -81,6 +83,7 @@ __all__ = [
     "TaskEnded",
     "TaskRegistered",
     "TaskSilent",
+    "TasksScaled",
     "Tick",
     "VoidSequences",
 ]
@@ -130,6 +133,14 @@ class OffsetsStored:
 
     now_ms: int
     offsets: StreamOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class TasksScaled:
+    """Completes ``ScaleTasks``."""
+
+    now_ms: int
+    task_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +309,7 @@ Event = (
     | StreamSeen
     | StreamFailed
     | OffsetsStored
+    | TasksScaled
     | GroupOpened
     | SequenceSealed
     | SequencesVoided

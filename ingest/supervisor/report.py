@@ -13,6 +13,7 @@ from ingest.metadata.records import DesiredState, GroupState, StreamOffsets
 from ingest.offsets import OffsetMap, furthest
 from ingest.protocol import AttemptRecord, AttemptState, SequenceState, TaskHeartbeat
 from ingest.supervisor.health import Problem, Status
+from ingest.supervisor.scaling import ScalingView
 from segments.civil import format_iso_ms
 
 
@@ -37,6 +38,7 @@ class SupervisorFacts:
     seen_ms: int | None
     problems: Sequence[Problem]
     waiting_for: Sequence[str] = ()
+    scaling: ScalingView | None = None
 
 
 def status(facts: SupervisorFacts, now_ms: int) -> dict[str, Any]:
@@ -63,9 +65,23 @@ def status(facts: SupervisorFacts, now_ms: int) -> dict[str, Any]:
     }
     if facts.reason is not None:
         payload["stateReason"] = facts.reason
+    if facts.scaling is not None:
+        payload["autoScaler"] = _scaling(facts.scaling)
     if facts.waiting_for:
         payload["waitingFor"] = list(facts.waiting_for)
     return {"id": facts.supervisor, "generationTime": format_iso_ms(now_ms), "payload": payload}
+
+
+def _scaling(view: ScalingView) -> dict[str, Any]:
+    """How many task groups there shall be, and why not more or fewer. ``lag`` is the newest sample."""
+    return {
+        "taskCount": view.task_count,
+        "taskCountMin": view.task_count_min,
+        "taskCountMax": view.task_count_max,
+        "lag": view.lag,
+        "samples": view.samples,
+        "heldBack": view.held_back,
+    }
 
 
 def _error_event(problem: Problem) -> dict[str, Any]:

@@ -51,6 +51,7 @@ from ingest.supervisor.messages import (
     Tick,
 )
 from ingest.supervisor.ports import SupplierFactory, TaskClient, TaskQueue, TokenSource
+from ingest.supervisor.scaling import ScalingView
 from ingest.supervisor.store_commands import StoreCommands
 
 log = structlog.get_logger()
@@ -92,6 +93,7 @@ class RunnerView:
     reason: str | None
     problems: tuple[Problem, ...]
     waiting_for: tuple[str, ...]
+    scaling: ScalingView | None
 
 
 class _Ended(Exception):
@@ -107,6 +109,7 @@ def config_of(spec: SupervisorSpec, version: int) -> SupervisorConfig:
         spec_version=version,
         task_count=spec.io.task_count,
         replicas=spec.io.replicas,
+        scaling=spec.io.auto_scaling,
         reset_automatically=spec.tuning.reset_offset_automatically,
         patience_ms=min(spec.io.completion_timeout_ms, 120_000),
     )
@@ -129,6 +132,7 @@ class SupervisorRunner:
         self._store_problems: deque[Problem] = deque(maxlen=PROBLEMS_KEPT)
         self._health = Status("PENDING", "PENDING", True)
         self._waiting_for: tuple[str, ...] = ()
+        self._scaling: ScalingView | None = None
         self._discovery = self._discover(spec)
         self._thread = threading.Thread(target=self._run, name=f"supervisor-{spec.supervisor}", daemon=True)
 
@@ -173,6 +177,7 @@ class SupervisorRunner:
             health.named,
             (*health.problems, *self._store_problems),
             self._waiting_for,
+            self._scaling,
         )
 
     # ---------------------------------------------------------------- the loop
@@ -245,6 +250,7 @@ class SupervisorRunner:
         stopping = bool(machine.groups) and machine.desired is not DesiredState.RUNNING
         self._health = machine.health.status(machine.desired, stopping, started)
         self._waiting_for = machine.waiting_for()
+        self._scaling = None if machine.scaler is None else machine.scaler.view(machine.task_count)
 
     def _drain(self, wait_ms: int) -> None:
         with suppress(queue.Empty):

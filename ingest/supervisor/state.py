@@ -11,6 +11,7 @@ from ingest.supervisor.agreement import CheckpointRound
 from ingest.supervisor.assignment import PartitionSet
 from ingest.supervisor.config import SupervisorConfig
 from ingest.supervisor.health import Health
+from ingest.supervisor.scaling import LagScaler
 
 # A loop that stood still (a frozen process, a slow store call) must not find all its deadlines passed
 # before it has read what arrived meanwhile: time for deadlines moves at most this far per event (PR-25).
@@ -168,6 +169,9 @@ class SupervisorStateBase:
         self.lingering: frozenset[int] = frozenset()  # partitions of groups that only wait for readers
         self.inherited_ms: dict[int, int] = {}
         self.resets: list[PendingReset] = []
+        self.scaler = None if config.scaling is None else LagScaler(config.scaling)
+        self.task_count = config.task_count
+        self.scaling = False  # a decision is on its way to the store
         self.rested = False
         self.topic_id: str | None = None
         self.log_ends = OffsetMap()

@@ -24,11 +24,13 @@ from ingest.supervisor.messages import (
     RaiseEpochs,
     Reload,
     ResetOffsets,
+    ScaleTasks,
     SealSequence,
     SequenceSealed,
     SequencesVoided,
     SetCommitter,
     StateLoaded,
+    TasksScaled,
     VoidSequences,
 )
 from ingest.supervisor.ports import TaskQueue
@@ -38,6 +40,7 @@ StoreCommand = (
     | AddPartitions
     | ResetOffsets
     | RaiseEpochs
+    | ScaleTasks
     | OpenGroup
     | SealSequence
     | VoidSequences
@@ -73,6 +76,7 @@ class StoreCommands:
             tuple(self._store.groups(config.supervisor)),
             tuple(self._store.attempts(config.supervisor, False, ENDED_ATTEMPTS)),
             tuple(wish for wish in self._store.reset_wishes(config.supervisor) if wish.topic == config.topic),
+            None if config.scaling is None else self._store.last_audit(config.supervisor, "scale"),
         )
         return StateLoaded(self._clock.monotonic_ms(), self._clock.now_ms(), state)
 
@@ -81,6 +85,9 @@ class StoreCommands:
         match command:
             case InitOffsets() | AddPartitions() | ResetOffsets() | RaiseEpochs():
                 return OffsetsStored(self._now(), self._move_offsets(config, command))
+            case ScaleTasks(task_count, audit):
+                store.append_audit(generation, audit)
+                return TasksScaled(self._now(), task_count)
             case OpenGroup(partitions, following):
                 record = store.open_group(generation, name, config.topic, partitions, following)
                 return GroupOpened(self._now(), record)

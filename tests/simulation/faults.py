@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from ingest.spec.model import AutoScaling
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -84,15 +86,31 @@ def draw_more_acts(seed: int) -> tuple[str, ...]:
     return tuple(name for name, odds in MORE_ACTS if rng.random() < odds)
 
 
+BY_LAG = AutoScaling(
+    task_count_min=1,
+    task_count_max=4,
+    collection_interval_ms=1_000,
+    collection_range_ms=2_000,
+    start_delay_ms=1_000,
+    period_ms=1_000,
+    scale_out_threshold=12,
+    scale_in_threshold=3,
+    scale_out_delay_ms=2_000,
+    scale_in_delay_ms=4_000,
+)
+
+
 @dataclass(frozen=True)
 class Scaling:
     """How a world's tasks are rescaled, and whether slots are scarce.
 
     ``tight``: one worker, with as many slots as the tasks of all groups need, so that a group which was
-    released and whose tasks died finds every slot taken by those who read on behind it (PR-12).
+    released and whose tasks died finds every slot taken by those who read on behind it (PR-12). ``by_lag``:
+    the number of tasks follows the lag.
     """
 
     tight: bool = False
+    by_lag: bool = False
     acts: tuple[str, ...] = ()
 
 
@@ -100,9 +118,8 @@ def draw_scaling(seed: int) -> Scaling:
     """From a generator of its own, as above."""
     rng = random.Random(f"scaling of {seed}")
     tight = rng.random() < 0.15
-    if tight or rng.random() < 0.2:
-        return Scaling(tight, ("scale",) * rng.randint(1, 4))
-    return Scaling()
+    acts = ("scale",) * rng.randint(1, 4) if tight or rng.random() < 0.2 else ()
+    return Scaling(tight, rng.random() < 0.12, acts)
 
 
 def draw_faults(rng: random.Random) -> Faults:

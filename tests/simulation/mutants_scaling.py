@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from ingest.metadata.memory import MemoryMetadataStore
-from ingest.supervisor import machine_replicas
+from ingest.supervisor import machine_replicas, machine_scaling
 from tests.simulation.mutants_supervisor import nothing
 from tests.simulation.mutation import Mutant
 
 Replicas = machine_replicas.ReplicaRules
+Scaling = machine_scaling.ScalingRules
 
 _create_attempt = MemoryMetadataStore.create_attempt
 
@@ -22,7 +23,28 @@ def _waiting_counts_as_assigned(store: Any, generation: int, attempt: Any) -> An
     return created
 
 
+def _undecided(machine: Any, event: Any) -> None:
+    """A new leader begins with the spec's number of tasks."""
+    machine.task_count = machine.config.task_count
+
+
+def _always_now(machine: Any) -> None:
+    return None
+
+
 MUTANTS = [
+    Mutant(
+        "decided-forgotten",
+        "a decided number of tasks stays in force, whoever leads",
+        "PR-11",
+        lambda: [(Scaling, "take_decided", _undecided)],
+    ),
+    Mutant(
+        "scales-while-moving",
+        "one move of partitions is over before the next is decided",
+        "PR-11",
+        lambda: [(Scaling, "_why_not_now", _always_now)],
+    ),
     Mutant(
         "claims-ignored",
         "the oldest unpublished range has first claim on a slot",

@@ -33,6 +33,7 @@ from ingest.protocol import (
 from ingest.supervisor import messages as m
 from ingest.supervisor.config import SupervisorConfig, SupervisorState
 from ingest.supervisor.machine import SupervisorMachine
+from tests.simulation.faults import BY_LAG
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -131,6 +132,7 @@ class OverlordNode:
             spec_version=record.version,
             task_count=record.spec["taskCount"],
             replicas=record.spec["replicas"],
+            scaling=BY_LAG if self.world.scaling.by_lag else None,
         )
 
     def load(self) -> SupervisorState:
@@ -142,6 +144,7 @@ class OverlordNode:
             self.store.offsets(world.supervisor, world.topic_name),
             tuple(self.store.groups(world.supervisor)),
             tuple(ended),
+            scaled=self.store.last_audit(world.supervisor, "scale"),
         )
 
     def look_at_stream(self) -> None:
@@ -251,6 +254,9 @@ class OverlordNode:
                 assert stored is not None
                 offsets = store.reset_offsets(gen, name, topic, stored.committed, None, audit)
                 return m.OffsetsStored(now_ms, offsets)
+            case m.ScaleTasks(task_count, audit):
+                store.append_audit(gen, audit)
+                return m.TasksScaled(now_ms, task_count)
             case m.OpenGroup(partitions, following):
                 return m.GroupOpened(now_ms, store.open_group(gen, name, topic, partitions, following))
             case m.SealSequence(ref, end, following):

@@ -66,6 +66,7 @@ PUBLISH = "tests.unit.protocol.test_task_publish"
 ROUNDS = "tests.unit.protocol.test_supervisor_rounds"
 REPLICAS = "tests.unit.protocol.test_supervisor_replicas"
 GROUPS = "tests.unit.protocol.test_supervisor_groups"
+SCALING = "tests.unit.protocol.test_supervisor_scaling"
 AGREEMENT = "tests.unit.protocol.test_agreement"
 STORE = "tests.contract.metadata.test_publish"
 OFFSETS = "tests.contract.metadata.test_offsets"
@@ -111,6 +112,8 @@ UNSEEN: dict[str, tuple[str, str] | tuple[str, str, dict[str, object]]] = {
     ),
     "automatic-moves-back": (GROUPS, "test_what_was_read_before_an_automatic_reset_is_not_read_again"),
     "held-not-counted": (GROUPS, "test_what_somebody_has_read_has_not_expired"),
+    "decided-forgotten": (SCALING, "test_the_next_leader_lays_the_tasks_out_as_was_decided"),
+    "scales-while-moving": (SCALING, "test_no_further_step_is_taken_while_partitions_move"),
     "refused-reset-stays": (GROUPS, "test_a_refused_reset_is_tried_again"),
     "no-cut-over": (ROUNDS, "test_a_new_spec_cuts_over_at_a_checkpoint_even_if_nothing_was_read"),
     "ends-not-taken": (REPLICAS, "test_a_crashed_attempt_is_replaced_on_its_worker_after_a_growing_wait"),

@@ -17,7 +17,16 @@ from ingest.task.messages import TaskLimits
 from tests.simulation.checks import Checks, Violation
 from tests.simulation.clock import Clock
 from tests.simulation.disk import ROW_BYTES, Hydrant, Row
-from tests.simulation.faults import Faults, Scaling, Shape, draw_faults, draw_more_acts, draw_scaling, draw_shape
+from tests.simulation.faults import (
+    BY_LAG,
+    Faults,
+    Scaling,
+    Shape,
+    draw_faults,
+    draw_more_acts,
+    draw_scaling,
+    draw_shape,
+)
 from tests.simulation.network import Network
 from tests.simulation.overlord_node import OverlordNode
 from tests.simulation.query_node import EpochRow, QueryNode
@@ -153,7 +162,8 @@ class World:
             return 6
         stream = self.store.offsets(self.supervisor, self.topic_name)
         partitions = 1 if stream is None else len(stream.committed)
-        return int(min(record.spec["taskCount"], partitions) * record.spec["replicas"])
+        count = BY_LAG.task_count_max if self.scaling.by_lag else record.spec["taskCount"]
+        return int(min(count, partitions) * record.spec["replicas"])
 
     def wall_ms(self) -> int:
         return WALL_MS + self.clock.now_ms

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ingest.errors import LeadershipLost
-from ingest.metadata.records import DesiredState, ResetWish
+from ingest.metadata.records import AuditRow, DesiredState, ResetWish
 from ingest.metadata.store import MetadataStore
 from ingest.offsets import OffsetMap
 from ingest.protocol import AllocateRequest, AttemptState, StageRequest
@@ -87,6 +87,18 @@ WRITES: dict[str, Callable[[MetadataStore, int, World], object]] = {
     "finish_delete": lambda s, g, w: s.finish_delete(g, [], NOON_MS),
     "mark_segments": lambda s, g, w: s.mark_segments(g, TABLE, [], False, NOON_MS),
 }
+
+
+def test_the_newest_audit_row_of_an_action_is_found(world: World) -> None:
+    rows = [AuditRow(NOON_MS + i, name, action, {"i": i}) for i, (name, action) in enumerate(ACTIONS)]
+    for row in rows:
+        world.store.append_audit(world.generation, row)
+    assert world.store.last_audit(SUPERVISOR, "scale") == rows[2]
+    assert world.store.last_audit("other", "scale") == rows[3]
+    assert world.store.last_audit(SUPERVISOR, "lost") is None
+
+
+ACTIONS = ((SUPERVISOR, "scale"), (SUPERVISOR, "void"), (SUPERVISOR, "scale"), ("other", "scale"), (SUPERVISOR, "void"))
 
 
 @pytest.mark.parametrize("method", sorted(WRITES))

@@ -52,7 +52,8 @@ class Lead:
         record = self.store.supervisor("edits")
         assert record is not None
         groups = tuple(self.store.groups("edits"))
-        state = SupervisorState(record.desired, self.store.offsets("edits", "edits"), groups)
+        scaled = self.store.last_audit("edits", "scale")
+        state = SupervisorState(record.desired, self.store.offsets("edits", "edits"), groups, scaled=scaled)
         return m.StateLoaded(self.now_ms, WALL_MS + self.now_ms, state)
 
     # ------------------------------------------------------------ events
@@ -163,6 +164,9 @@ class Lead:
                 assert stored is not None
                 raised = store.reset_offsets(gen, "edits", "edits", stored.committed, None, audit)
                 return m.OffsetsStored(now_ms, raised)
+            case m.ScaleTasks(task_count, audit):
+                store.append_audit(gen, audit)
+                return m.TasksScaled(now_ms, task_count)
             case m.OpenGroup(partitions, following):
                 return m.GroupOpened(now_ms, store.open_group(gen, "edits", "edits", partitions, following))
             case m.SealSequence(ref, end, following):

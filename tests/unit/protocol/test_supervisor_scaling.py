@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ingest.metadata.records import DesiredState
+from ingest.offsets import OffsetMap
 from ingest.protocol import SequenceRef, SequenceState
+from ingest.spec import AutoScaling
 from ingest.supervisor import messages as m
 from tests.unit.protocol.lead import CONFIG, Lead
 from tests.unit.protocol.task_builder import at
@@ -105,3 +107,97 @@ def test_who_reads_on_claims_the_slot_of_tasks_that_only_wait_for_readers() -> N
     lead.published(SequenceRef("edits", 2, 0))
     [waiting] = lead.machine.groups[3].replicas.values()
     assert waiting.claimed, "t1 and t2 end when query nodes have moved on, and these may wait for this task"
+
+
+BY_LAG = AutoScaling(
+    task_count_min=1,
+    task_count_max=4,
+    collection_interval_ms=1_000,
+    collection_range_ms=2_000,
+    start_delay_ms=1_000,
+    period_ms=1_000,
+    scale_out_threshold=100,
+    scale_in_threshold=10,
+    scale_out_delay_ms=2_000,
+    scale_in_delay_ms=60_000,
+)
+SCALED = replace(CONFIG, scaling=BY_LAG)
+
+
+def behind(lead: Lead, lag: int, partitions: int = 4) -> None:
+    """The stream was seen that far ahead of what is committed."""
+    ends = OffsetMap((p, lag // partitions) for p in range(partitions))
+    lead.post(m.StreamSeen(lead.now_ms, "id", OffsetMap(), OffsetMap((p, 0) for p in range(partitions)), ends))
+
+
+def scaling_lead() -> Lead:
+    lead = Lead(SCALED, partitions=4)
+    lead.run("t1", "w1")
+    return lead
+
+
+def test_lag_adds_tasks_and_the_decision_is_a_row_before_anything_moves() -> None:
+    lead = scaling_lead()
+    behind(lead, 400)
+    done = lead.ticks(3_500)
+    [scale] = [c for c in done if isinstance(c, m.ScaleTasks)]
+    assert scale.task_count == 3
+    row = lead.store.last_audit("edits", "scale")
+    assert row is not None and (row.detail["from"], row.detail["taskCount"], row.detail["lag"]) == (1, 3, 400)
+    assert lead.group.release_reason == "partitions"
+    released(lead, "t1", 1, 5, 6, 7, 8)
+    assert [g.partitions for g in lead.machine.groups.values() if g.open] == [(0, 1), (2,), (3,)]
+
+
+def test_no_further_step_is_taken_while_partitions_move() -> None:
+    lead = scaling_lead()
+    behind(lead, 400)
+    lead.ticks(3_500)
+    assert not [c for c in lead.ticks(2_000) if isinstance(c, m.ScaleTasks)]
+    released(lead, "t1", 1, 5, 6, 7, 8)
+    assert not [c for c in lead.ticks(6_000) if isinstance(c, m.ScaleTasks)]
+    assert lead.machine.scaler is not None
+    assert "not published yet" in str(lead.machine.scaler.held_back)
+    lead.published(SequenceRef("edits", 1, 0))
+    assert [c.task_count for c in lead.ticks(2_000) if isinstance(c, m.ScaleTasks)] == [4]
+
+
+def test_the_next_leader_lays_the_tasks_out_as_was_decided() -> None:
+    lead = scaling_lead()
+    behind(lead, 400)
+    lead.ticks(3_500)
+    lead.take_over(lead.generation, SCALED)
+    assert lead.machine.task_count == 3
+    other_bounds = replace(SCALED, scaling=replace(BY_LAG, task_count_max=2))
+    lead.take_over(lead.generation, other_bounds)
+    assert lead.machine.task_count == 1, "what was decided between other bounds counts no more"
+
+
+def test_reading_the_store_again_keeps_the_samples() -> None:
+    lead = scaling_lead()
+    behind(lead, 400)
+    lead.ticks(3_500)
+    behind(lead, 400)
+    lead.ticks(1_500)
+    lead.post(lead.loaded())
+    assert lead.machine.scaler is not None and lead.machine.scaler.view(3).samples > 0
+
+
+def test_a_posted_spec_with_the_same_bounds_keeps_the_number_of_tasks() -> None:
+    lead = scaling_lead()
+    behind(lead, 400)
+    lead.ticks(3_500)
+    lead.desire(DesiredState.RUNNING, replace(SCALED, spec_version=2))
+    assert lead.machine.task_count == 3
+    lead.desire(DesiredState.RUNNING, replace(CONFIG, spec_version=3, task_count=2))
+    assert lead.machine.task_count == 2 and lead.machine.scaler is None
+
+
+def test_suspended_or_without_sight_of_the_stream_it_does_not_scale() -> None:
+    lead = scaling_lead()
+    behind(lead, 400)
+    lead.post(m.StreamFailed(lead.now_ms, "no broker"))
+    assert not [c for c in lead.ticks(5_000) if isinstance(c, m.ScaleTasks)]
+    lead.desire(DesiredState.SUSPENDED)
+    behind(lead, 400)
+    assert not [c for c in lead.ticks(5_000) if isinstance(c, m.ScaleTasks)]
