@@ -23,12 +23,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from ingest.stream.refusals import LEADERLESS
 from server.quickstart.edits import Edit, Edits, spelt
 
 _TICK_S = 0.02
 _SAVE_S = 1.0
 _DEBT_S = 2.0  # after a pause no more than this is made up for
 _WAIT_S = 15.0
+_JUST_MADE = LEADERLESS | {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC"}
 _CLIENT: dict[str, Any] = {
     "socket.timeout.ms": 10_000,
     "topic.metadata.refresh.interval.ms": 2_000,
@@ -209,7 +211,7 @@ class EditProducer:
         try:
             places = []
             for partition, offset in enumerate(known.offsets):
-                low, _ = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=_WAIT_S)
+                low = log_start(consumer, self._topic, partition)
                 # at offset 0 nothing is known: begin where the log does
                 places.append(TopicPartition(self._topic, partition, low if offset == 0 else offset))
             consumer.assign(places)
@@ -242,6 +244,23 @@ class EditProducer:
         edit = self._edits.event(int(key))
         if edit.partition == partition and edit.number > known.last_events[partition]:
             known.count(edit, offset, message.timestamp()[1])
+
+
+def log_start(consumer: Consumer, topic: str, partition: int, wait_s: float = _WAIT_S) -> int:
+    """The partition's first offset. A topic just made has no leaders for a moment: that is waited out.
+
+    Raises:
+        KafkaException: no answer within ``wait_s`` seconds, or the broker refuses.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=wait_s)
+            return int(low)
+        except KafkaException as e:
+            if e.args[0].name() not in _JUST_MADE or time.monotonic() > deadline:
+                raise
+            consumer.poll(_TICK_S)
 
 
 def ensure_topic(bootstrap: str, topic: str, partitions: int) -> str:

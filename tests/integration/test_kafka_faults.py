@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, KafkaException
 
 from ingest.errors import StreamError
 from ingest.stream.kafka import KafkaSupplier
 from ingest.stream.properties import translate
 from ingest.stream.supplier import AuthenticationRefused, BrokerUnreachable
+from server.quickstart.producer import log_start
 from tests.contract.streams import Gatherer, values
 from tests.servers.kafka import KafkaCluster
 from tests.servers.kfake import Kfake
@@ -21,7 +23,8 @@ from tests.servers.proxy import Proxy
 from tests.servers.topics import admin, create_topic, produce
 
 pytestmark = pytest.mark.integration
-FETCH, METADATA = 1, 3
+FETCH, LIST_OFFSETS, METADATA = 1, 2, 3
+NOT_LEADER = 6
 
 
 def supplier(bootstrap: str, topic: str, request_timeout_ms: int = 10_000) -> KafkaSupplier:
@@ -63,6 +66,19 @@ def test_a_broker_that_is_not_there_is_named() -> None:
         while time.monotonic() < end:
             assert reader.poll(10, 200) == []
     reader.close()
+
+
+def test_the_demonstration_waits_for_the_leaders_of_a_topic_just_made(mock: MockCluster) -> None:
+    mock.topic("edits")
+    consumer = Consumer({"bootstrap.servers": mock.bootstrap, "group.id": "g", "retries": 0})
+    try:
+        mock.fail(LIST_OFFSETS, *[NOT_LEADER] * 12)
+        assert log_start(consumer, "edits", 0) == 0
+        mock.fail(LIST_OFFSETS, *[NOT_LEADER] * 12)
+        with pytest.raises(KafkaException, match="Not leader"):
+            log_start(consumer, "edits", 0, wait_s=0.05)
+    finally:
+        consumer.close()
 
 
 def test_a_refused_topic_is_named(mock: MockCluster) -> None:
