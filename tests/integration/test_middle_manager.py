@@ -154,9 +154,11 @@ def test_a_killed_task_is_reported_without_result(root: Path) -> None:
     with middle_manager(root, overlord) as manager:
         overlord.order(start=(spec,))
         eventually(lambda: attempt_directory(root, spec).identity())
-        os.kill(manager.running()[0].pid, signal.SIGKILL)
+        pid = manager.running()[0].pid
+        os.kill(pid, signal.SIGKILL)
         eventually(lambda: spec.token in overlord.ended())
         assert overlord.ended()[spec.token].succeeded is None
+        eventually(lambda: not Path(f"/proc/{pid}").exists())  # reaped: no zombie, its CPU time counted on
 
 
 def test_tasks_survive_their_middle_manager_and_its_forkserver_and_are_adopted(root: Path) -> None:
