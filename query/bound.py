@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from query.binding import ChunkGroup, FileGroup, Function, Relation, bind_lookup, bind_table
@@ -15,6 +15,7 @@ from query.lookups.cache import LookupFile
 from query.mirror import MirroredChunk
 from query.model import FunctionUse, TableUse
 from query.native.plan import SegmentFact
+from query.session import Seen
 from query.sql.catalogue import TableDef
 from query.worker_wire import root_path
 from segments.data_segment import DataSegment
@@ -34,8 +35,10 @@ class BoundQuery:
     says of columns holds for the rows that are read.
     """
 
-    def __init__(self, node: QueryNode) -> None:
+    def __init__(self, node: QueryNode, seen: Mapping[str, Seen]) -> None:
+        """``seen``: what the reader saw of tables at other nodes."""
         self._node = node
+        self._seen = seen
         self._bound: dict[str, BoundTable | None] = {}
         self._defs: dict[str, TableDef] = {}
         self._pinned: list[DataSegment] = []
@@ -50,6 +53,11 @@ class BoundQuery:
         """The tables it reads and their versions."""
         return {name: bound.at.version for name, bound in self._bound.items() if bound is not None}
 
+    @property
+    def seen(self) -> dict[str, Seen]:
+        """What a reader of the answer has seen of its tables."""
+        return {name: bound.seen for name, bound in self._bound.items() if bound is not None}
+
     def table_names(self) -> Sequence[str]:
         """Names of all tables."""
         return self._node.table_names()
@@ -57,7 +65,7 @@ class BoundQuery:
     def table(self, name: str) -> TableDef | None:
         """A table by its exact name, bound from now on."""
         if name not in self._bound:
-            bound = self._bound[name] = self._node.bind(name)
+            bound = self._bound[name] = self._node.bind(name, self._seen.get(name))
             if bound is not None:
                 live = {chunk.layout: chunk.columns for chunk in bound.chunks}
                 self._defs[name] = table_def(name, bound.at.snapshot.schema, bound.at.schemas, live.values())

@@ -28,6 +28,7 @@ from query.assembly import (
 from query.clock import Clock
 from query.errors import QueryUnavailable
 from query.mirror import ChunkKey, Mirror, MirroredChunk
+from query.session import Seen, floor_of
 from query.source import LiveSource
 from query.task_calls import LiveSettings, TaskCalls
 from query.timeline_cache import TableVersion, TimelineCache
@@ -40,10 +41,13 @@ _RETRACTED_MAX = 4
 
 @dataclass(slots=True)
 class BoundTable:
-    """A table at one version for one query: all its segments and live chunks. ``close`` exactly once."""
+    """A table at one version for one query: all its segments and live chunks. ``close`` exactly once.
+
+    ``seen`` is what a reader of the answer has seen."""
 
     at: TableVersion
     chunks: tuple[MirroredChunk, ...]
+    seen: Seen
     close: Callable[[], None]
 
 
@@ -72,11 +76,13 @@ class LiveTables:
         self._clock = clock
         mirror.make_room = self._make_room
 
-    def bind(self, datasource: str) -> BoundTable | None:
+    def bind(self, datasource: str, seen: Seen | None = None) -> BoundTable | None:
         """The table at the newest version that can be answered whole; None when there is no such table.
+        ``seen``: what the reader saw of it at another node, below which this answer does not fall.
 
         Raises:
-            QueryUnavailable: a required answer did not come in time; it names group and sequence.
+            QueryUnavailable: a required answer did not come in time, or this node did not reach what was
+                seen; it names group and sequence, or partition.
             ServiceError: the database cannot be read, or the mirror is full.
         """
         if self._timeline.current(datasource) is None:
@@ -86,7 +92,7 @@ class LiveTables:
             if table is None:
                 table = _LiveTable(datasource, self._timeline, self._mirror, self._tasks, self._settings, self._clock)
                 self._tables[datasource] = table
-        return table.bind()
+        return table.bind(seen)
 
     def moved(self, at: TableVersion) -> None:
         """A newer version is current: lets go of chunks whose rows it has published, if that loses nothing."""
@@ -132,7 +138,19 @@ class _LiveTable:
         self._held: _Held | None = None
         self.answered_ms = clock.monotonic_ms() - settings.trust_ms - 1
 
-    def bind(self) -> BoundTable | None:
+    def bind(self, seen: Seen | None) -> BoundTable | None:
+        """See ``LiveTables.bind``. The wait for what was seen elsewhere holds up nobody else."""
+        deadline_ms = self._clock.monotonic_ms() + self._settings.wait_ms
+        while True:
+            try:
+                return self._bind(seen)
+            except _NotReached as error:
+                if self._clock.monotonic_ms() >= deadline_ms:
+                    message = f"this node has not reached what the session saw of table {self._datasource}: {error}"
+                    raise QueryUnavailable(message, {"table": self._datasource}) from error
+            threading.Event().wait(self._settings.poll_ms / 1000)
+
+    def _bind(self, seen: Seen | None) -> BoundTable | None:
         with self._state:
             # An assembly that begins from now on sees everything that was there when this query came.
             needed = self._begun + 1
@@ -143,8 +161,21 @@ class _LiveTable:
                 raise self._outcome
             if not self._outcome:
                 return None
+            self._reach(seen)
             with self._state:
                 return self._bound()
+
+    def _reach(self, seen: Seen | None) -> None:
+        """Moves on to what was seen elsewhere, if that can be done at once. Raises _NotReached."""
+        assert self._held is not None
+        if seen is None or seen.is_reached_by(self._held.view):
+            return
+        try:
+            is_there = self._assemble(seen)
+        except QueryUnavailable as error:
+            raise _NotReached(error.message) from error
+        if not is_there or not seen.is_reached_by(self._held.view):
+            raise _NotReached(f"version {self._held.view.version}, seen was {seen.version}")
 
     def advance(self, at: TableVersion) -> None:
         """Moves what is held to a newer version without asking, where that is possible."""
@@ -188,8 +219,10 @@ class _LiveTable:
         finally:
             self._finished = begun
 
-    def _assemble(self) -> bool:
-        round_ = _Round(self._timeline, self._datasource, self._clock, self._settings)
+    def _assemble(self, seen: Seen | None = None) -> bool:
+        """With ``seen`` it does not wait: whoever wants that waits elsewhere."""
+        wait_ms = self._settings.wait_ms if seen is None else 0
+        round_ = _Round(self._timeline, self._datasource, self._clock, self._settings, wait_ms, seen)
         while True:
             at = round_.at
             if at is None:
@@ -208,7 +241,7 @@ class _LiveTable:
         return True
 
     def _decide(self, round_: _Round, at: TableVersion) -> Verdict:
-        held = None if self._held is None else self._held.view
+        held = floor_of(None if self._held is None else self._held.view, round_.seen)
         trust = self._held is not None and self._clock.monotonic_ms() - self.answered_ms <= self._settings.trust_ms
         suspects = self._tasks.suspects() if trust else {}
         return decide(at.snapshot, held, suspects | round_.answers, trust)
@@ -221,7 +254,8 @@ class _LiveTable:
         """
         if round_.reload():
             return False
-        if isinstance(verdict, KeepHeld) and self._held is not None and not self._held.is_forgotten:
+        may_keep = self._held is not None and not self._held.is_forgotten and round_.seen is None
+        if isinstance(verdict, KeepHeld) and may_keep:
             _log.debug("live_rows_kept", table=self._datasource, reason=verdict.reason)
             return True
         round_.wait(verdict.reason)
@@ -257,18 +291,31 @@ class _LiveTable:
         keys = self._held.keys
         self._mirror.repin(keys)
         chunks = tuple(self._mirror.get(key) for key in keys)
-        return BoundTable(self._held.at, chunks, lambda: self._mirror.unpin(keys))
+        return BoundTable(self._held.at, chunks, Seen.of(self._held.view), lambda: self._mirror.unpin(keys))
+
+
+class _NotReached(Exception):
+    """What a reader saw at another node is not here yet; says what is missing."""
 
 
 class _Round:
-    """One assembly: the version it looks at, the answers so far, and its deadline."""
+    """One assembly: the version it looks at, the answers so far, its deadline, and what a reader saw elsewhere."""
 
-    def __init__(self, timeline: TimelineCache, datasource: str, clock: Clock, settings: LiveSettings) -> None:
+    def __init__(
+        self,
+        timeline: TimelineCache,
+        datasource: str,
+        clock: Clock,
+        settings: LiveSettings,
+        wait_ms: int,
+        seen: Seen | None,
+    ) -> None:
         self._timeline = timeline
         self._datasource = datasource
         self._clock = clock
         self._poll_ms = settings.poll_ms
-        self._deadline_ms = clock.monotonic_ms() + settings.wait_ms
+        self._deadline_ms = clock.monotonic_ms() + wait_ms
+        self.seen = seen
         self._was_reloaded = False
         self._retracted: Counter[str] = Counter()
         self.at = timeline.current(datasource)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import structlog
@@ -24,6 +25,7 @@ from query.mirror import Mirror
 from query.model import PlannedQuery, SqlRequest, TableUse
 from query.native import planner as native
 from query.native.plan import NativePlan
+from query.session import Seen
 from query.source import LiveSource, SegmentCatalog
 from query.sql.catalogue import TableDef
 from query.sql.metadata import NoSystemTables, SystemTables, inline_rows
@@ -35,6 +37,8 @@ from segments.data_segment import DataSegment
 from segments.errors import ServiceError
 
 _log = structlog.get_logger(__name__)
+
+NOTHING: Mapping[str, Seen] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +62,15 @@ class NodeSettings:
 class QueryResult:
     """An answer on its way: its plan, its schema and its batches. ``close`` it unless the batches were read out.
 
-    ``versions`` are the versions of the tables it was bound to.
+    ``versions`` are the versions of the tables it was bound to, ``seen`` is what a reader of it has seen.
     """
 
-    def __init__(self, planned: PlannedQuery, run: Run, versions: dict[str, int], named: Callable[[str], str]) -> None:
+    def __init__(self, planned: PlannedQuery, run: Run, query: BoundQuery) -> None:
         self.planned = planned
-        self.versions = versions
+        self.versions = query.versions
+        self.seen = query.seen
         self._run = run
-        self._named = named
+        self._named = query.named
 
     @property
     def schema(self) -> pa.Schema:
@@ -92,6 +97,7 @@ class NativeResult:
     """The answer to a native query on its way. ``close`` it unless the pieces were read out."""
 
     def __init__(self, result: QueryResult, plan: NativePlan) -> None:
+        self.seen = result.seen
         self._result = result
         self._plan = plan
 
@@ -166,17 +172,18 @@ class QueryNode:
         if self._owns_engine:
             self._engine.stop()
 
-    def execute(self, request: SqlRequest) -> QueryResult:
-        """Plans and starts a statement.
+    def execute(self, request: SqlRequest, seen: Mapping[str, Seen] = NOTHING) -> QueryResult:
+        """Plans and starts a statement. ``seen``: what its reader saw of tables at other nodes; the answer shows
+        no less.
 
         Raises:
             QueryError: it has no answer: the statement is at fault, a segment or a task's rows cannot be read,
                 or a limit is reached.
         """
         name = str(request.context.get("sqlQueryId") or "")
-        return self._started(name, lambda query: plan(request, query, self._clock.now_ms()))
+        return self._started(name, seen, lambda query: plan(request, query, self._clock.now_ms()))
 
-    def execute_native(self, query_id: str, body: object) -> NativeResult:
+    def execute_native(self, query_id: str, body: object, seen: Mapping[str, Seen] = NOTHING) -> NativeResult:
         """Plans and starts a native query; ``body`` is its JSON, ``query_id`` what it can be cancelled by.
 
         Raises:
@@ -188,10 +195,12 @@ class QueryNode:
             shapes.append(native.plan(body, query, self._clock.now_ms()))
             return shapes[0].planned
 
-        return NativeResult(self._started(query_id, planned), shapes[0])
+        return NativeResult(self._started(query_id, seen, planned), shapes[0])
 
-    def _started(self, name: str, planner: Callable[[BoundQuery], PlannedQuery]) -> QueryResult:
-        query = BoundQuery(self)
+    def _started(
+        self, name: str, seen: Mapping[str, Seen], planner: Callable[[BoundQuery], PlannedQuery]
+    ) -> QueryResult:
+        query = BoundQuery(self, seen)
         self._enlist(name, query)
         try:
             planned = planner(query)
@@ -211,7 +220,7 @@ class QueryNode:
             query.close()
             self._delist(name, query)
             raise
-        return QueryResult(planned, run, query.versions, query.named)
+        return QueryResult(planned, run, query)
 
     def cancel(self, query_id: str) -> bool:
         """Cancels every query of that id, of SQL (the context's ``sqlQueryId``) or native; False when there is none."""
@@ -273,9 +282,9 @@ class QueryNode:
         """Whether a lookup of that name is posted."""
         return name in self.lookups.names()
 
-    def bind(self, name: str) -> BoundTable | None:
-        """A table at one version for one query."""
-        return self._live.bind(name)
+    def bind(self, name: str, seen: Seen | None) -> BoundTable | None:
+        """A table at one version for one query, which shows no less than was ``seen`` elsewhere."""
+        return self._live.bind(name, seen)
 
     def rows_at_hand(self, use: TableUse) -> Relation:
         """A relation over a table of INFORMATION_SCHEMA or sys."""

@@ -161,6 +161,7 @@ class TimelineCache:
         if snapshot is None:
             return None
         if before is None:
+            self._cache.recognise(snapshot.segments)
             return TableVersion(snapshot, _schemas(snapshot.segments), number)
         if snapshot.version < before.version:
             # Never in one database. What is called by a known version may be something else from now on.

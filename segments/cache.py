@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import os
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,8 @@ class _Entry:
     """One file: counted in the limit from the moment its download begins."""
 
     size_bytes: int
+    # Whose it is; a file found at start-up tells it only when somebody names it.
+    table: str = ""
     pins: int = 0
     # Files found at start-up are hashed at their first use.
     proved: bool = False
@@ -53,6 +55,7 @@ class SegmentCache:
         # Ordered by last use, oldest first.
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._used_bytes = 0
+        self._table_bytes: Counter[str] = Counter()
         try:
             self._scan()
         except OSError as error:
@@ -70,6 +73,19 @@ class SegmentCache:
     @property
     def max_bytes(self) -> int:
         return self._max_bytes
+
+    def table_bytes(self, tables_max: int) -> dict[str, int]:
+        """Bytes by table, of the tables that hold the most; downloads under way included."""
+        with self._lock:
+            return dict(self._table_bytes.most_common(tables_max))
+
+    def recognise(self, segments: Iterable[DataSegment]) -> None:
+        """Says whose the files are that were found at start-up; nothing is read or downloaded."""
+        with self._lock:
+            for segment in segments:
+                entry = self._entries.get(segment.checksum)
+                if entry is not None:
+                    self._belongs(entry, segment)
 
     def get(self, segment: DataSegment) -> Path:
         """The local file of a segment, pulled if need be. It may be evicted any time later unless pinned.
@@ -140,6 +156,7 @@ class SegmentCache:
                 self._evict(name)
                 entry = None
             if entry is not None:
+                self._belongs(entry, segment)
                 entry.pins += 1
                 self._entries.move_to_end(name)
                 needs_proof = entry.ready.is_set() and not entry.proved
@@ -152,6 +169,7 @@ class SegmentCache:
                 return entry, needs_proof
             self._make_room(segment)
             entry = _Entry(segment.size_bytes, pins=1)
+            self._belongs(entry, segment)
             self._entries[name] = entry
             self._used_bytes += segment.size_bytes
             return entry, True
@@ -177,7 +195,18 @@ class SegmentCache:
 
     def _evict(self, name: str) -> None:
         (self._root / (name + _SUFFIX)).unlink(missing_ok=True)
-        self._used_bytes -= self._entries.pop(name).size_bytes
+        entry = self._entries.pop(name)
+        self._used_bytes -= entry.size_bytes
+        if entry.table:
+            self._table_bytes[entry.table] -= entry.size_bytes
+            if not self._table_bytes[entry.table]:
+                del self._table_bytes[entry.table]
+
+    def _belongs(self, entry: _Entry, segment: DataSegment) -> None:
+        """With the lock held. Equal files of two tables are one, of the table that named it first."""
+        if not entry.table:
+            entry.table = segment.id.datasource
+            self._table_bytes[entry.table] += entry.size_bytes
 
     def _pull(self, segment: DataSegment, entry: _Entry) -> None:
         path = self._path(segment)

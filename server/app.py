@@ -23,11 +23,8 @@ from server.api.worker import worker_router
 from server.forwarding import Forwarding
 from server.metrics import Metrics
 from server.parts import Parts
+from server.targets import ProcessTargets
 from server.task_logs import TaskLogs
-
-INDEXER = "/druid/indexer/"
-QUERIES = "/druid/v2"
-MARKS = ("/markUnused", "/markUsed")
 
 
 def build_app(parts: Parts) -> ASGIApp:
@@ -54,28 +51,8 @@ def build_app(parts: Parts) -> ASGIApp:
         app.include_router(datasources_router(parts.catalog))
     inner: ASGIApp = app
     if "api" in parts.settings.roles:
-        inner = Forwarding(app, Targets(parts))
+        inner = Forwarding(app, ProcessTargets(parts))
     return Measured(inner, parts.metrics)
-
-
-class Targets:
-    """``server.forwarding.Targets`` of a process: who else must answer a path."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-
-    def __call__(self, path: str) -> list[str] | None:
-        parts = self._parts
-        if path.startswith(INDEXER) or path.endswith(MARKS):
-            if parts.overlord is not None and parts.overlord.is_leading:
-                return None
-            others = [address for address in parts.directory.leaders() if address != parts.address]
-            # With nobody to ask, an overlord says by itself that it does not lead.
-            return others if others or parts.overlord is None else None
-        # What lies below datasources is told from the metadata by every process.
-        if path.startswith(QUERIES) and not path.startswith(QUERIES + "/datasources"):
-            return parts.directory.query_nodes() if parts.queries is None else None
-        return None
 
 
 class Measured:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -30,6 +30,11 @@ class StoreCatalog:
         self._clock = clock
         self._roles = tuple(roles)
         self._detail = detail
+        self._told: Callable[[], dict[str, Any]] = dict
+
+    def also_tell(self, told: Callable[[], dict[str, Any]]) -> None:
+        """What else to say of this node in its lease row; asked at every renewal, before the node starts."""
+        self._told = told
 
     def datasources(self) -> list[str]:
         return self._store.datasources()
@@ -54,7 +59,8 @@ class StoreCatalog:
         )
 
     def acknowledge(self, node: str, address: str, versions: dict[str, int]) -> None:
-        self._store.renew_node(node, self._roles, address, self._clock.now_ms(), versions, self._detail)
+        detail = self._detail | self._told()
+        self._store.renew_node(node, self._roles, address, self._clock.now_ms(), versions, detail)
 
 
 def _required(groups: Iterable[GroupState]) -> Iterable[RequiredSequence]:

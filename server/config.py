@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from segments.errors import ServiceError
@@ -19,6 +20,9 @@ from segments.errors import ServiceError
 ENV_PREFIX = "SILTSTONE_"
 CLIENT_VARIABLES = frozenset({"SILTSTONE_URL"})
 """What the command line's clients read: no settings, but no misspelt ones either."""
+
+DATABASES = ("sqlite", "postgresql", "postgres")
+"""Schemes of ``metadata.url``; which drivers they may name is for who opens the database."""
 
 Role = Literal["overlord", "middle-manager", "query", "api"]
 ROLES: tuple[Role, ...] = ("overlord", "middle-manager", "query", "api")
@@ -38,6 +42,17 @@ class MetadataSettings(_Section):
 
     url: str | None = None
     auto_migrate: bool | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _of_a_known_database(cls, value: str | None) -> str | None:
+        """Told before anything is started; what follows the scheme may hold a password and is not shown."""
+        scheme, found, _ = (value or "sqlite://").partition("://")
+        if found and scheme.partition("+")[0] in DATABASES:
+            return value
+        shown = f"{scheme}://..." if found else "..."
+        told = "is {shown}; metadata is kept in sqlite:///PATH or postgresql://USER@HOST/NAME"
+        raise PydanticCustomError("database", told, {"shown": shown})
 
 
 class LocalStorage(_Section):
@@ -293,5 +308,6 @@ def _unknown(shown: str, name: str, known: typing.Iterable[str]) -> str:
 def _fault(error: Any) -> str:
     path = ".".join(str(part) for part in error["loc"] if part not in ("local", "s3"))
     message = str(error["msg"]).removeprefix("Value error, ")
-    found = "" if isinstance(error["input"], Mapping | Settings) else f" (found {error['input']!r})"
+    is_shown = error["type"] != "database" and not isinstance(error["input"], Mapping | Settings)
+    found = f" (found {error['input']!r})" if is_shown else ""
     return f"{path}: {message}{found}" if path else message

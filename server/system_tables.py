@@ -1,4 +1,4 @@
-"""Fills SQL's ``sys`` schema from the metadata store and, where this process leads, from the overlord."""
+"""Fills SQL's ``sys`` schema from the metadata store and from the leading overlord, wherever it is."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import orjson
 
 import siltstone
-from ingest.clock import Clock
 from ingest.errors import OverlordUnreachable
-from ingest.metadata.records import DesiredState, NodeRecord
+from ingest.metadata.records import DesiredState
 from ingest.metadata.store import MetadataStore
 from ingest.overlord.overlord import Overlord, UnknownSupervisor
 from segments.civil import format_iso_ms
@@ -17,20 +16,24 @@ from segments.data_segment import DataSegment
 from server.api.coordinator import used_segments
 from server.api.tasks import newest_attempts, task_status
 from server.config_secrets import masked
+from server.directory import Directory
+from server.leader_view import LeaderView
 
 Row = Mapping[str, object]
 
-LIVE_MS = 10_000
 DRUID_TYPES = {"overlord": "overlord", "middle-manager": "middle_manager", "query": "broker", "api": "router"}
 
 
 class StoreSystemTables:
     """``query.sql.metadata.SystemTables``; safe from any thread."""
 
-    def __init__(self, store: MetadataStore, overlord: Overlord | None, clock: Clock) -> None:
+    def __init__(
+        self, store: MetadataStore, overlord: Overlord | None, directory: Directory, leader: LeaderView
+    ) -> None:
         self._store = store
         self._overlord = overlord
-        self._clock = clock
+        self._directory = directory
+        self._leader = leader
 
     def rows(self, table: str) -> Iterable[Row]:
         """The rows of one ``sys`` table; none for those that this service has nothing to say about."""
@@ -70,8 +73,10 @@ class StoreSystemTables:
             }
 
     def _supervisors(self) -> Iterator[Row]:
+        leads = self._overlord is not None and self._overlord.is_leading
+        told = {} if leads else self._leader.supervisors()
         for record in self._store.supervisors():
-            payload = self._status(record.supervisor)
+            payload = self._status(record.supervisor) if leads else told.get(record.supervisor, {})
             suspended = record.desired is DesiredState.SUSPENDED
             io = record.spec.get("spec", record.spec).get("ioConfig", {})
             yield {
@@ -87,9 +92,8 @@ class StoreSystemTables:
             }
 
     def _status(self, supervisor: str) -> Mapping[str, object]:
-        """The leader's view; nothing where this process does not lead: state is then null, never a guess."""
-        if self._overlord is None:
-            return {}
+        """This leader's view; nothing when its time is just over: state is then null, never a guess."""
+        assert self._overlord is not None
         try:
             payload: Mapping[str, object] = self._overlord.status(supervisor)["payload"]
         except (OverlordUnreachable, UnknownSupervisor):
@@ -98,7 +102,7 @@ class StoreSystemTables:
 
     def _servers(self) -> Iterator[Row]:
         leader = self._store.leadership()
-        for node in self._live_nodes():
+        for node in self._directory.nodes():
             host, _, port = node.address.rpartition(":")
             for role in node.roles:
                 yield {
@@ -116,15 +120,11 @@ class StoreSystemTables:
 
     def _server_segments(self) -> Iterator[Row]:
         """Every query node answers for every segment."""
-        nodes = [node.address for node in self._live_nodes() if "query" in node.roles]
+        nodes = self._directory.query_nodes()
         for datasource in self._store.datasources() if nodes else ():
             for row in used_segments(self._store, datasource):
                 for address in nodes:
                     yield {"server": address, "segment_id": str(row.segment.id)}
-
-    def _live_nodes(self) -> list[NodeRecord]:
-        oldest_ms = self._clock.now_ms() - LIVE_MS
-        return [node for node in self._store.nodes() if node.renewed_ms >= oldest_ms]
 
 
 def _segment(segment: DataSegment) -> Row:

@@ -41,6 +41,7 @@ from server.data_dir import DataDir
 from server.directory import Directory
 from server.health import Health
 from server.http_pool import HttpPool
+from server.leader_view import LeaderView
 from server.lookups import StoreLookups
 from server.metrics import Metrics
 from server.monitor import Monitor
@@ -56,6 +57,7 @@ log = structlog.get_logger()
 RETRY_S = 1.0
 TASKS_END_S = 20.0
 PROBE_S = 10
+TABLES_TOLD = 500
 
 
 class Services:
@@ -93,9 +95,11 @@ class Services:
         overlord = self._overlord(store, storage) if store is not None and "overlord" in settings.roles else None
         detail = {"version": siltstone.__version__, "started": format_iso_ms(clock.now_ms())}
         catalog = None if store is None else StoreCatalog(store, clock, settings.roles, detail)
+        directory = Directory(store, clock, settings.overlord.urls)
         queries = None
         if store is not None and catalog is not None and "query" in settings.roles:
-            system = StoreSystemTables(store, overlord, clock)
+            leader = LeaderView(directory, self._pool, self._address)
+            system = StoreSystemTables(store, overlord, directory, leader)
             queries = self._query_node(catalog, storage, system, store, detail)
             node = queries
             self._health.add_probe(lambda: _trouble(node))
@@ -114,7 +118,7 @@ class Services:
             metrics=self._metrics,
             storage=storage,
             scratch=data.scratch,
-            directory=Directory(store, clock, settings.overlord.urls),
+            directory=directory,
             store=store,
             catalog=catalog,
             overlord=overlord,
@@ -203,6 +207,8 @@ class Services:
             lookup_roots=chosen.lookup_roots,
         )
         cache = SegmentCache(self._data.cache, storage, chosen.cache_max_bytes)
+        # Fronts send a query to a node that holds its table's segments, by preference.
+        catalog.also_tell(lambda: {"cacheBytes": cache.used_bytes, "cached": cache.table_bytes(TABLES_TOLD)})
         live = HttpLiveSource(self._pool)
         lookups = StoreLookups(store, chosen.lookup_roots)
         node = QueryNode(

@@ -7,6 +7,7 @@ waiting for ever; failures are ``ClientError`` (no answer) or ``ApiError`` (an a
 from __future__ import annotations
 
 import json
+import secrets
 from typing import Any
 from urllib.parse import quote
 
@@ -33,13 +34,15 @@ class ApiError(ClientError):
 class Client:
     """Asks one service at ``url``, ``http://HOST:PORT``; anything else is a ClientError.
 
-    ``timeout_s`` bounds the silence between two parts of an answer.
+    ``timeout_s`` bounds the silence between two parts of an answer. Its queries are one ``session``: whichever
+    query nodes answer them, a later answer shows no less of a table than an earlier one.
     """
 
     def __init__(self, url: str = DEFAULT_URL, timeout_s: float = 300.0) -> None:
-        if not url.startswith(("http://", "https://")):
+        if not _is_address(url):
             raise ClientError(f"{url!r} is not the address of a service: it must look like {DEFAULT_URL}")
         self.url = url.rstrip("/")
+        self.session = secrets.token_urlsafe(12)
         self._http = urllib3.PoolManager(
             timeout=urllib3.Timeout(connect=5.0, read=timeout_s), retries=urllib3.Retry(connect=0, read=0, redirect=3)
         )
@@ -139,7 +142,7 @@ class Client:
                 method,
                 self.url + path,
                 body=None if body is None else json.dumps(body).encode(),
-                headers={"Content-Type": "application/json"},
+                headers={"Content-Type": "application/json", "X-Siltstone-Session": self.session},
             )
         except urllib3.exceptions.HTTPError as error:
             reason = getattr(error, "reason", None) or error
@@ -150,6 +153,15 @@ class Client:
         if answer.status >= 400:
             raise ApiError(answer.status, *_refusal(answer.status, answer.data))
         return answer.data
+
+
+def _is_address(url: str) -> bool:
+    """Whether it names a host that HTTP can be spoken to; a port must be one."""
+    try:
+        parsed = urllib3.util.parse_url(url)
+    except urllib3.exceptions.LocationParseError:
+        return False
+    return parsed.scheme in ("http", "https") and bool(parsed.host) and parsed.port != 0
 
 
 def _refusal(status: int, content: bytes) -> tuple[str, Any]:

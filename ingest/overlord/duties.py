@@ -18,7 +18,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from ingest.clock import Clock
 from ingest.errors import LeadershipLost, StoreUnreachable
 from ingest.metadata.store import MetadataStore
-from ingest.overlord.served import ServedVersions
+from ingest.overlord.served import NodeWatch, ServedVersions
 from segments.errors import ServiceError
 from segments.storage.base import DeepStorage
 
@@ -46,15 +46,15 @@ class Sweeper:
         self._storage = storage
         self._generation = generation
         self._clock = clock
+        self._removed_ms: dict[int, int] = {}  # by row: when its first removal was first seen, monotonic
 
     def sweep(self) -> int:
         """One bounded pass; returns how many files were deleted."""
         now_ms = self._clock.now_ms()
-        due = [
-            row
-            for row in self._store.staged_of_ended(SWEPT_AT_ONCE)
-            if row.removed_ms is None or now_ms - row.removed_ms >= UPLOAD_MAX_MS
-        ]
+        rows = self._store.staged_of_ended(SWEPT_AT_ONCE)
+        due = [row for row in rows if row.removed_ms is None or self._waited_ms(row.row_id) >= UPLOAD_MAX_MS]
+        listed = {row.row_id for row in rows}
+        self._removed_ms = {row_id: since for row_id, since in self._removed_ms.items() if row_id in listed}
         allowed = set(self._store.begin_delete(self._generation, [row.row_id for row in due])) if due else set()
         done: list[int] = []
         for row in due:
@@ -65,6 +65,11 @@ class Sweeper:
             self._store.finish_delete(self._generation, done, now_ms)
             log.info("staged files swept", files=len(done))
         return len(done)
+
+    def _waited_ms(self, row_id: int) -> int:
+        """Since this leader first saw the row removed: the wall clock may have jumped since it was written."""
+        now_ms = self._clock.monotonic_ms()
+        return now_ms - self._removed_ms.setdefault(row_id, now_ms)
 
 
 class Duties:
@@ -83,6 +88,7 @@ class Duties:
         self._sweeper = sweeper
         self._lags = lags
         self._clock = clock
+        self._nodes = NodeWatch(store, clock)
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
             executors={"default": ThreadPoolExecutor(2)},
@@ -120,9 +126,11 @@ class Duties:
             log.info("lag", supervisor=supervisor, records=lag)
 
     def _forget_nodes(self) -> None:
+        """A day by the wall clock alone is not enough: it may jump, and this node's next renewal would show it."""
         now_ms = self._clock.now_ms()
-        for node in self._store.nodes():
-            if now_ms - node.renewed_ms > NODE_FORGOTTEN_MS:
+        rows, gone = self._nodes.look(), self._nodes.gone()
+        for node in rows:
+            if node.node in gone and now_ms - node.renewed_ms > NODE_FORGOTTEN_MS:
                 self._store.forget_node(node.node)
 
     def _on_error(self, event: JobExecutionEvent) -> None:

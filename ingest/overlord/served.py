@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from ingest.clock import Clock
+from ingest.metadata.records import NodeRecord
 from ingest.metadata.store import LeadershipStore
 
 NODE_LEASE_MS = 10_000
@@ -21,8 +22,8 @@ class NodeWatch:
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[int, int]] = {}  # renewed_ms, since when on our clock
 
-    def look(self) -> None:
-        """Reads the nodes' rows; to be called well within the lease."""
+    def look(self) -> list[NodeRecord]:
+        """Reads the nodes' rows, and returns them; to be called well within the lease."""
         nodes, now_ms = self._store.nodes(), self._clock.monotonic_ms()
         with self._lock:
             before, self._seen = self._seen, {}
@@ -30,6 +31,13 @@ class NodeWatch:
                 known = before.get(node.node)
                 stands_still = known is not None and known[0] == node.renewed_ms
                 self._seen[node.node] = known if known and stands_still else (node.renewed_ms, now_ms)
+        return nodes
+
+    def still_ms(self) -> dict[str, int]:
+        """For how long each node's row has stood still; one that was never seen to move, since it was first seen."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            return {name: now_ms - since_ms for name, (_, since_ms) in self._seen.items()}
 
     def gone(self) -> dict[str, int]:
         """The nodes that are, by the ``renewed_ms`` at which they stand still."""

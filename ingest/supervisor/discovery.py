@@ -102,10 +102,14 @@ class StreamDiscovery:
             starts = log_starts if self._use_earliest else log_ends
         else:
             starts = log_starts.restrict(p for p in partitions if p not in stored.committed)
+        if self._stopping:
+            return
         self._view = StreamView(log_starts, log_ends, self._clock.now_ms(), None, topic_id)
         self._post(StreamSeen(self._clock.monotonic_ms(), topic_id, starts, log_starts, log_ends))
 
     def _fail(self, error: IngestError) -> None:
+        if self._stopping:
+            return  # the spec is another one by now: what the old one could not reach is no news
         self._view = replace(self._view, error=str(error))
         if isinstance(error, StoreUnreachable):
             log.warning("stream not looked at", error=str(error))

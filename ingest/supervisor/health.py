@@ -63,6 +63,12 @@ class Health:
         self.good_tasks = 0
         self._note(Problem(at_ms, "TaskFailed", message, False))
 
+    def spec_changed(self) -> None:
+        """What went wrong under the old spec says nothing of the new one: one good look, or one task that
+        ends well, is enough to be healthy again; until it comes nothing is known to be better."""
+        self.bad_runs, self.good_runs = 0, self.healthy_after - 1
+        self.bad_tasks, self.good_tasks = 0, self.healthy_after - 1
+
     def progressed(self) -> None:
         """A sequence was published: the tasks work, whatever failed before."""
         self.good_tasks = max(self.good_tasks, self.healthy_after)

@@ -217,6 +217,8 @@ class SupervisorMachine(ScalingRules):
     def _on_desired_changed(self, event: DesiredChanged) -> list[Command]:
         """A new spec cuts over at a checkpoint; another topic means other offsets: they are read first."""
         other_topic = event.config.topic != self.config.topic
+        if event.config.spec_version != self.config.spec_version:
+            self.health.spec_changed()
         self.desired = event.desired
         self.take_config(event.config)
         self.rested = False

@@ -8,7 +8,7 @@
         process.json   ProcessIdentity; written by the task once its port is bound
         work/          the appenderator's spills and manifest
         restored       exists once rows of an ended older attempt are linked in and in the manifest
-        log.txt        standard output and error
+        log.txt        standard output and error; log.1.txt what stood there before it grew too long
         result.json    TaskResult; written as the task's last act
         acknowledged   exists once the overlord knows how the attempt ended
 

@@ -18,6 +18,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,8 @@ def main() -> None:
     descriptor, name = sys.argv[1:3]
     # A Ctrl-C in the terminal is for the service, which then closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with socket.socket(fileno=int(descriptor)) as requests:
+    # Whoever started it may be gone by now: then nobody wants tasks.
+    with socket.socket(fileno=int(descriptor)) as requests, suppress(ConnectionError):
         serve(requests, entry_point(name))
 
 

@@ -21,11 +21,11 @@ import structlog
 from ingest.clock import Clock
 from ingest.errors import IngestError, OverlordUnreachable
 from ingest.protocol import EndedTask, RunningTask, TaskSpec, WorkerHeartbeat, WorkerOrders
-from ingest.task.directory import AttemptDirectory
+from ingest.task.directory import AttemptDirectory, write_atomically
 from ingest.wire import WireError
 from ingest.worker.held_task import HeldTask, close_never_started, end_of, find_running, hold_started
 from ingest.worker.ports import LaunchFailed, OverlordWorkers, TaskChallenge, TaskLauncher
-from ingest.worker.retention import sweep_ended
+from ingest.worker.retention import EndedSweep, bound_log
 
 log = structlog.get_logger()
 
@@ -88,10 +88,12 @@ class MiddleManager:
         self._root_lock = -1
         self._threads: list[threading.Thread] = []
         self._swept_ms = 0
+        self._ended_sweep = EndedSweep()
 
     def start(self) -> None:
         """Locks the root, adopts what runs there, and begins to beat."""
         self._lock_root()
+        self._enabled = not self._disabled_mark.exists()
         self._launcher.warm_up()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._adopt()
@@ -139,10 +141,22 @@ class MiddleManager:
         return self._enabled
 
     def set_enabled(self, enabled: bool) -> None:
-        """A disabled middle manager is given no new tasks; those it has hand off early and end (a drain)."""
+        """A disabled middle manager is given no new tasks; those it has hand off early and end (a drain).
+        It stays so over a restart."""
         self._enabled = enabled
+        try:
+            if enabled:
+                self._disabled_mark.unlink(missing_ok=True)
+            else:
+                write_atomically(self._disabled_mark, b"")
+        except OSError as error:  # a full disk must not stand in the way of a drain
+            log.warning("not remembered over a restart", path=str(self._disabled_mark), error=str(error))
         log.info("worker enabled" if enabled else "worker disabled", worker=self._settings.worker)
         self._beat_now()
+
+    @property
+    def _disabled_mark(self) -> Path:
+        return self._root / "disabled"
 
     def running(self) -> tuple[RunningTask, ...]:
         with self._lock:
@@ -253,7 +267,10 @@ class MiddleManager:
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._swept_ms >= SWEEP_EVERY_MS:
             self._swept_ms = now_ms
-            sweep_ended(list(self._directories()), self._clock.now_ms())
+            attempts = list(self._directories())
+            self._ended_sweep.sweep(attempts, self._clock.now_ms(), now_ms)
+            for _, directory in attempts:
+                bound_log(directory)
 
     def _wake(self) -> None:
         with suppress(BlockingIOError):

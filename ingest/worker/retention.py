@@ -1,14 +1,20 @@
-"""Decides which ended attempts' files a middle manager may remove, and removes them.
+"""Decides which files of attempts a middle manager may remove, and removes them; bounds the logs of running ones.
 
 An ended attempt's rows (``work/``) are kept until a later attempt of its group has linked them in
 or finished well, or a day has passed; its log and result are kept for a week and within a count.
+The wall clock alone removes nothing: it may jump, so that an hour must also have passed on the
+middle manager's own monotonic clock since it saw the end.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
+
+import structlog
 
 from ingest.protocol import TaskSpec
 from ingest.task.directory import AttemptDirectory, TaskResult
@@ -16,28 +22,56 @@ from ingest.task.directory import AttemptDirectory, TaskResult
 ROWS_KEPT_MS: Final = 24 * 3_600_000
 LOGS_KEPT_MS: Final = 7 * 24 * 3_600_000
 LOGS_KEPT_MAX: Final = 200
+SEEN_MS: Final = 3_600_000
+LOG_BYTES_MAX: Final = 16 << 20
+OLDER_LOG: Final = "log.1.txt"
+
+log = structlog.get_logger()
 
 Attempt = tuple[TaskSpec, AttemptDirectory]
 
 
-def sweep_ended(attempts: Sequence[Attempt], now_ms: int) -> None:
-    """Removes what no successor can need. Only acknowledged attempts are touched: their process is gone."""
-    ended: list[tuple[int, TaskSpec, AttemptDirectory]] = []
-    for spec, directory in attempts:
-        result = directory.result() if directory.is_marked("acknowledged") else None
-        if result is not None:
-            ended.append((result.ended_ms, spec, directory))
-            if directory.work.exists() and not _rows_needed(spec, result, attempts, now_ms):
-                shutil.rmtree(directory.work, ignore_errors=True)
-    ended.sort(key=lambda entry: entry[0])
-    for number, (ended_ms, _, directory) in enumerate(ended):
-        surplus = number < len(ended) - LOGS_KEPT_MAX
-        if not directory.work.exists() and (surplus or ended_ms < now_ms - LOGS_KEPT_MS):
-            shutil.rmtree(directory.path, ignore_errors=True)
+class EndedSweep:
+    """Removes what no successor can need. For one thread."""
+
+    def __init__(self) -> None:
+        self._seen_ms: dict[str, int] = {}  # by token: when its end was first seen here, monotonic
+
+    def sweep(self, attempts: Sequence[Attempt], now_ms: int, monotonic_ms: int) -> None:
+        """One pass over every attempt under a state root; ``now_ms`` is wall-clock time. Only acknowledged
+        attempts are touched: their process is gone."""
+        ended: list[tuple[int, TaskSpec, AttemptDirectory, bool]] = []
+        for spec, directory in attempts:
+            result = directory.result() if directory.is_marked("acknowledged") else None
+            if result is not None:
+                may_age = monotonic_ms - self._seen_ms.setdefault(spec.token, monotonic_ms) >= SEEN_MS
+                ended.append((result.ended_ms, spec, directory, may_age))
+                is_old = may_age and result.ended_ms < now_ms - ROWS_KEPT_MS
+                if directory.work.exists() and (is_old or not _rows_needed(spec, result, attempts)):
+                    shutil.rmtree(directory.work, ignore_errors=True)
+        self._seen_ms = {spec.token: self._seen_ms[spec.token] for _, spec, _, _ in ended}
+        ended.sort(key=lambda entry: entry[0])
+        for number, (ended_ms, _, directory, may_age) in enumerate(ended):
+            surplus = number < len(ended) - LOGS_KEPT_MAX
+            if not directory.work.exists() and (surplus or (may_age and ended_ms < now_ms - LOGS_KEPT_MS)):
+                shutil.rmtree(directory.path, ignore_errors=True)
 
 
-def _rows_needed(spec: TaskSpec, result: TaskResult, attempts: Sequence[Attempt], now_ms: int) -> bool:
-    if result.succeeded or result.ended_ms < now_ms - ROWS_KEPT_MS:
+def bound_log(directory: AttemptDirectory) -> None:
+    """Moves a log that has grown too long aside, in place of the one moved before. Its process appends to the
+    same open file, so the text is copied and the file cut; lines written in between are lost."""
+    with suppress(OSError):
+        if directory.log.stat().st_size <= LOG_BYTES_MAX:
+            return
+        try:
+            shutil.copyfile(directory.log, directory.path / OLDER_LOG)
+        except OSError as error:  # a disk that is full has room for nothing but the newest lines
+            log.warning("long log not kept", path=str(directory.log), error=str(error))
+        os.truncate(directory.log, 0)
+
+
+def _rows_needed(spec: TaskSpec, result: TaskResult, attempts: Sequence[Attempt]) -> bool:
+    if result.succeeded:
         return False
     return not any(
         other.supervisor == spec.supervisor

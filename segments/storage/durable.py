@@ -12,6 +12,7 @@ from segments.errors import ServiceError, StorageFull, StorageMisconfigured, Sto
 
 # Begins the name of every unfinished file, so that scans can tell them from whole ones.
 TEMPORARY_PREFIX = ".tmp-"
+_NAME_KEPT = 200
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (errno.EACCES, errno.EEXIST, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
@@ -52,7 +53,7 @@ def temporary_beside(final: Path) -> Iterator[tuple[BinaryIO, Path]]:
 
     Removed if it is still there at the end, whatever happened.
     """
-    descriptor, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=final.parent)
+    descriptor, name = tempfile.mkstemp(prefix=_temporary_prefix(final), dir=final.parent)
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -62,6 +63,22 @@ def temporary_beside(final: Path) -> Iterator[tuple[BinaryIO, Path]]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def remove_unfinished(final: Path) -> None:
+    """Removes what writers of the final path left half-written when they were killed. Only for a path that
+    nobody may write any more: a writer under way would lose its file and fail."""
+    prefix = _temporary_prefix(final)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for name in os.listdir(final.parent):
+            # What follows is drawn without hyphens: more of them would be another, longer name.
+            if name.startswith(prefix) and "-" not in name.removeprefix(prefix):
+                (final.parent / name).unlink(missing_ok=True)
+
+
+def _temporary_prefix(final: Path) -> str:
+    """Names whose file it is to be, as far as a name's length allows."""
+    return f"{TEMPORARY_PREFIX}{final.name[:_NAME_KEPT]}-"
 
 
 def sync_file(file: BinaryIO) -> None:

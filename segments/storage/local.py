@@ -21,6 +21,7 @@ from segments.storage.durable import (
     create_durably,
     disk_error,
     make_directories,
+    remove_unfinished,
     replace_durably,
     sync_directory,
     sync_file,
@@ -73,6 +74,7 @@ class LocalDeepStorage:
         path = self._path(load_spec)
         try:
             path.unlink(missing_ok=True)
+            remove_unfinished(path)
             if path.parent.is_dir():
                 sync_directory(path.parent)
             self._remove_empty_parents(path)

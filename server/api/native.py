@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import structlog
@@ -13,10 +13,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from query.errors import InvalidQuery
+from query.session import Seen
 from segments.errors import ServiceError
 from server.api import openapi
 from server.api.answers import BadRequest
 from server.api.requests import flag, json_of
+from server.api.seen import add_seen, seen_of
 from server.api.sql import QUERIES_AT_ONCE, QUERY_ID, QueryService
 
 log = structlog.get_logger()
@@ -26,6 +28,11 @@ PRETTY = ("pretty", openapi.FLAG, "indents the answer; also true without a value
 
 class NativeAnswer(Protocol):
     """A native query under way."""
+
+    @property
+    def seen(self) -> Mapping[str, Seen]:
+        """What its reader has seen of tables."""
+        ...
 
     def pieces(self) -> Iterator[bytes]:
         """The body, once, for one thread."""
@@ -39,8 +46,9 @@ class NativeAnswer(Protocol):
 class NativeService(Protocol):
     """A query node as the native API sees it; safe from any thread."""
 
-    def execute_native(self, query_id: str, body: object) -> NativeAnswer:
-        """Plans and starts a query. Raises QueryError."""
+    def execute_native(self, query_id: str, body: object, seen: Mapping[str, Seen] = ...) -> NativeAnswer:
+        """Plans and starts a query, whose answer shows no less of tables than was ``seen`` of them elsewhere.
+        Raises QueryError."""
         ...
 
     def cancel(self, query_id: str) -> bool:
@@ -64,7 +72,8 @@ def native_router(queries: NativeService) -> APIRouter:
         except BadRequest as error:
             # A client reads Druid's whole error object.
             raise InvalidQuery(str(error)) from error
-        return await to_thread.run_sync(_answer, queries, body, flag(request, "pretty"), limiter=limiter)
+        pretty, seen = flag(request, "pretty"), seen_of(request)
+        return await to_thread.run_sync(_answer, queries, body, pretty, seen, limiter=limiter)
 
     router.post("", openapi_extra=openapi.body(openapi.NATIVE) | openapi.parameters(PRETTY))(run)
     router.post("/", include_in_schema=False)(run)
@@ -95,13 +104,14 @@ def query_id_of(body: Any) -> str:
     return str(given)
 
 
-def _answer(queries: NativeService, body: Any, pretty: bool) -> Response:
+def _answer(queries: NativeService, body: Any, pretty: bool, seen: Mapping[str, Seen] | None) -> Response:
     query_id = query_id_of(body)
-    answer = queries.execute_native(query_id, body)
+    answer = queries.execute_native(query_id, body, seen or {})
     pieces = _pieces(answer)
     # The first piece comes with the first rows, so that an error until then still has an error's status.
     first = next(pieces)
     headers = {"X-Druid-Query-Id": query_id, "X-Druid-Response-Context": "{}"}
+    add_seen(headers, seen, answer.seen)
     if pretty:
         # Only people ask for this: the whole answer is held to be indented.
         whole = json.loads(first + b"".join(pieces))

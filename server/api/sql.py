@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import urllib.parse
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -17,10 +17,12 @@ from starlette.responses import Response, StreamingResponse
 from query.errors import InvalidQuery
 from query.model import PlannedQuery, ResultFormat, SqlParameter, SqlRequest
 from query.results import CONTENT_TYPES, render
+from query.session import Seen
 from segments.errors import ServiceError
 from server.api import openapi
 from server.api.answers import BadRequest
 from server.api.requests import body_of, json_of
+from server.api.seen import add_seen, seen_of
 
 log = structlog.get_logger()
 
@@ -37,6 +39,11 @@ class QueryAnswer(Protocol):
     @property
     def planned(self) -> PlannedQuery: ...
 
+    @property
+    def seen(self) -> Mapping[str, Seen]:
+        """What its reader has seen of tables."""
+        ...
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Once, for one thread."""
         ...
@@ -49,8 +56,9 @@ class QueryAnswer(Protocol):
 class QueryService(Protocol):
     """A query node as the API sees it; safe from any thread."""
 
-    def execute(self, request: SqlRequest) -> QueryAnswer:
-        """Plans and starts a statement. Raises QueryError."""
+    def execute(self, request: SqlRequest, seen: Mapping[str, Seen] = ...) -> QueryAnswer:
+        """Plans and starts a statement, whose answer shows no less of tables than was ``seen`` of them elsewhere.
+        Raises QueryError."""
         ...
 
     def cancel(self, query_id: str) -> bool:
@@ -65,8 +73,8 @@ def sql_router(queries: QueryService) -> APIRouter:
 
     async def run(request: Request) -> Response:
         """Answers one SELECT. The body is Druid's JSON object, or the statement itself as text or as a form."""
-        sql = await _request_of(request)
-        return await to_thread.run_sync(_answer, queries, sql, limiter=limiter)
+        sql, seen = await _request_of(request), seen_of(request)
+        return await to_thread.run_sync(_answer, queries, sql, seen, limiter=limiter)
 
     router.post("", openapi_extra=openapi.body(openapi.SQL, STATEMENTS))(run)
     router.post("/", include_in_schema=False)(run)
@@ -155,12 +163,13 @@ def _flag(posted: dict[str, Any], name: str) -> bool:
     raise InvalidQuery(f"{name}: must be true or false (found {value!r})")
 
 
-def _answer(queries: QueryService, request: SqlRequest) -> Response:
-    answer = queries.execute(request)
+def _answer(queries: QueryService, request: SqlRequest, seen: Mapping[str, Seen] | None) -> Response:
+    answer = queries.execute(request, seen or {})
     pieces = _pieces(answer, request)
     # The first piece comes with the first rows, so that an error until then still has an error's status.
     first = next(pieces)
     headers = {"X-Druid-SQL-Query-Id": str(request.context["sqlQueryId"])}
+    add_seen(headers, seen, answer.seen)
     if request.header:
         headers["X-Druid-SQL-Header-Included"] = "yes"
     kind = CONTENT_TYPES[request.result_format]

@@ -191,6 +191,19 @@ def test_tasks_that_are_slow_to_prove_themselves_do_not_wait_for_each_other(root
         assert {running.token for running in successor.running()} == {spec.token for spec in specs}
 
 
+def test_a_drain_is_remembered_over_a_restart_until_it_is_undone(root: Path) -> None:
+    with middle_manager(root, ScriptedOverlord()) as first:
+        first.set_enabled(False)
+    second_overlord = ScriptedOverlord()
+    with middle_manager(root, second_overlord) as second:
+        assert not second.enabled
+        eventually(lambda: second_overlord.beats)
+        assert not second_overlord.beats[0].enabled
+        second.set_enabled(True)
+    with middle_manager(root, ScriptedOverlord()) as third:
+        assert third.enabled
+
+
 def test_a_second_middle_manager_is_kept_out_of_the_state_root(root: Path) -> None:
     with (
         middle_manager(root, ScriptedOverlord()),

@@ -29,6 +29,32 @@ def test_it_is_pending_until_the_stream_was_seen_then_creates_tasks_then_runs() 
     assert status(health) == Status("RUNNING", "RUNNING", True)
 
 
+def test_after_a_changed_spec_one_good_look_is_enough() -> None:
+    health = Health(3, 3)
+    for _ in range(5):
+        health.run_failed(0, "StreamError", "refused", stream=True)
+    assert not status(health).healthy
+    health.spec_changed()
+    assert not status(health).healthy, "nothing is known to be better yet"
+    health.run_succeeded()
+    assert status(health).healthy
+
+
+def test_a_changed_spec_that_cures_nothing_stays_unhealthy() -> None:
+    health = Health(3, 3)
+    for _ in range(3):
+        health.task_ended(0, False, "broke")
+    assert not status(health).healthy
+    health.spec_changed()
+    health.task_ended(0, False, "broke again")
+    health.run_succeeded()
+    assert not status(health).healthy
+    health.task_ended(0, True, "")
+    assert not status(health).healthy, "one end of three"
+    health.progressed()
+    assert status(health).healthy
+
+
 @pytest.mark.parametrize(
     ("ever", "detailed"), [(False, "UNABLE_TO_CONNECT_TO_STREAM"), (True, "LOST_CONTACT_WITH_STREAM")]
 )

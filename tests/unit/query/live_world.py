@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 from query.assembly import Answer, AskAlso, KeepHeld, Missing, Newer, View, advance, decide, vector_of
+from query.session import Seen, floor_of
 from query.source import LiveAttempt, RequiredSequence, TableSnapshot
 from segments.live import ChunkInfo, LiveAnswer, LiveAsk, LiveSequence, LiveStatus
 from segments.schema import SegmentSchema
@@ -56,6 +57,7 @@ class World:
         self.numbers = 0
         self.tokens = 0
         self.acknowledged = 0
+        self.readers: dict[int, int] = {}
         for group in range(groups):
             self.open_sequence(group, {p: self.committed[p] for p in self.owned[group]})
             for _ in range(replicas):
@@ -177,6 +179,11 @@ class World:
                     del attempt.positions[stored.number]
                     attempt.dropped_through = max(attempt.dropped_through, stored.version)
 
+    def acknowledge(self, reader: Reader) -> None:
+        """What every node has: tasks drop up to it."""
+        self.readers[id(reader)] = reader.snapshot.version
+        self.acknowledged = min(self.readers.values())
+
     def step(self) -> None:
         group = self.rng.choice(list(self.owned))
         if not self.running(group) and self.rng.random() < 0.4:
@@ -240,13 +247,14 @@ class Reader:
     def __init__(self, world: World) -> None:
         self.world = world
         self.snapshot = world.snapshot()
+        world.acknowledge(self)
         self.held: View | None = None
         self.counts: dict[tuple[int, int], int] = {}
         self.last_version = 0
 
     def load(self) -> None:
         self.snapshot = self.world.snapshot()
-        self.world.acknowledged = self.snapshot.version
+        self.world.acknowledge(self)
         if self.held is not None:
             self.held = advance(self.snapshot, self.held) or self.held
 
@@ -296,3 +304,34 @@ class Reader:
             was_reset = (p, epoch + 1) in counts or self.world.epochs[p] > epoch
             assert was_reset or counts.get((p, epoch), 0) >= before, "the count fell"
         self.counts = {key: max(number, self.counts.get(key, 0)) for key, number in counts.items()}
+
+
+class SessionReader(Reader):
+    """A query node asked for a session: it answers no less than what the session saw at other nodes."""
+
+    def query_after(self, seen: Seen | None) -> View | None:
+        """As ``query.live`` does: as always, and then, when that is less than was seen, once more above it."""
+        view = self.query()
+        if view is None or seen is None or seen.is_reached_by(view):
+            return view
+        held = self.held
+        answers: dict[str, LiveAnswer | None] = {}
+        for _ in range(20):
+            verdict = decide(self.snapshot, floor_of(held, seen), answers)
+            match verdict:
+                case Answer(view):
+                    assert seen.is_reached_by(view), "less than was seen"
+                    self.held = view
+                    self.count(view)
+                    return view
+                case AskAlso(attempts):
+                    vector, epochs = vector_of(self.snapshot, SUPERVISOR)
+                    for attempt in attempts:
+                        ask = LiveAsk(self.snapshot.version, attempt.group, vector, epochs)
+                        answers[attempt.token] = self.world.ask(attempt.token, ask)
+                case Newer():
+                    self.load()
+                    held, answers = self.held, {}
+                case KeepHeld() | Missing():
+                    return None
+        raise AssertionError("a query does not end")

@@ -4,85 +4,18 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from ingest.clock import SystemClock
-from query.engine import Engine, EngineSettings
 from query.errors import QueryCancelled, QueryUnavailable, ResourceLimitExceeded, UnknownName
-from query.model import SqlRequest
-from query.node import NodeSettings, QueryNode
-from query.task_calls import LiveSettings
-from segments.cache import SegmentCache
 from segments.errors import StorageUnavailable
 from segments.rollup import TIME_OF_PREFIX
 from segments.schema import ColumnSpec, ColumnType, SegmentSchema
 from tests.unit.query.memory_table import START_MS, MemoryTable, Task, rows
-
-COUNT = "SELECT COUNT(*), SUM(added) FROM wiki"
-Start = Callable[..., QueryNode]
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("node")
-
-
-@pytest.fixture(scope="module")
-def engine(base: Path) -> Iterator[Engine]:
-    settings = EngineSettings(workers=1, threads=1, memory_bytes=128 << 20, temp_bytes=1 << 20)
-    pool = Engine(settings, [base / "cache", base / "chunks"], base / "spill", SystemClock())
-    pool.start()
-    yield pool
-    pool.stop()
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> MemoryTable:
-    return MemoryTable(tmp_path)
-
-
-@pytest.fixture
-def start(table: MemoryTable, base: Path, engine: Engine) -> Iterator[Start]:
-    nodes = []
-
-    def begin(mirror_bytes: int = 1 << 30, **live: int) -> QueryNode:
-        settings = NodeSettings(
-            sync_ms=20, mirror_bytes=mirror_bytes,
-            live=LiveSettings(**({"wait_ms": 300, "suspect_ms": 0, "poll_ms": 5} | live)),
-        )  # fmt: skip
-        cache = SegmentCache(base / "cache", table.storage, 1 << 30)
-        node = QueryNode("n", table, table, cache, base, settings, SystemClock(), engine=engine)
-        nodes.append(node)
-        node.start()
-        return node
-
-    yield begin
-    for node in nodes:
-        node.stop()
-    for cached in (base / "cache").iterdir():
-        cached.unlink()
-
-
-def ask(node: QueryNode, sql: str, **context: Any) -> list[tuple[Any, ...]]:
-    result = node.execute(SqlRequest(sql, dict(context)))
-    return [tuple(row.values()) for batch in result.batches() for row in batch.to_pylist()]
-
-
-def total(count: int) -> list[tuple[int, int]]:
-    return [(count, sum(range(count)))]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen within 10 s"
-        time.sleep(0.005)
+from tests.unit.query.node_steps import COUNT, Start, ask, total, until
 
 
 def test_published_and_live_rows_make_one_answer(start: Start, table: MemoryTable) -> None:

@@ -176,3 +176,19 @@ def test_a_dropped_segment_frees_its_room_unless_pinned(storage: CountingStorage
         assert paths[segment.id].exists()
     cache.drop(segment)
     assert cache.used_bytes == 0 and not paths[segment.id].exists()
+
+
+def test_bytes_are_told_by_table_also_of_files_found_at_start_up(storage: CountingStorage, tmp_path: Path) -> None:
+    cache = SegmentCache(tmp_path / "cache", storage, 1000)
+    segments = [stored(storage, tmp_path, number) for number in (1, 2, 3)]
+    other = replace(segments[2], id=SegmentId(DataSource("u"), Interval(0, 1), "v", 3))
+    for segment in (*segments[:2], other):
+        cache.get(segment)
+    assert cache.table_bytes(9) == {"t": 200, "u": 100} and cache.table_bytes(1) == {"t": 200}
+    cache.drop(other)
+    assert cache.table_bytes(9) == {"t": 200}
+    again = SegmentCache(tmp_path / "cache", storage, 1000)
+    assert again.table_bytes(9) == {}
+    again.recognise([segments[0], other])
+    again.get(segments[1])
+    assert again.table_bytes(9) == {"t": 200} and again.used_bytes == 200

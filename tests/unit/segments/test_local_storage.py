@@ -63,6 +63,42 @@ def test_a_push_killed_at_any_step_leaves_the_whole_file_or_none(tmp_path: Path)
     assert seen == {0, 1}
 
 
+def test_what_a_killed_push_left_half_written_goes_with_the_deletion_of_its_key(tmp_path: Path) -> None:
+    root = tmp_path / "deep"
+    folder = root / "wiki" / "a"
+    folder.mkdir(parents=True)
+    left = {".tmp-1.parquet-abcdefgh", ".tmp-1.parquet-x-abcdefgh", ".tmp-2.parquet-abcdefgh"}
+    for name in left:
+        (folder / name).write_bytes(b"half")
+    storage = LocalDeepStorage(root)
+    storage.delete(storage.load_spec("wiki/a/1.parquet"))
+    assert {path.name for path in folder.iterdir()} == left - {".tmp-1.parquet-abcdefgh"}
+    storage.delete(storage.load_spec("wiki/b/1.parquet"))  # where there is not even a folder
+
+
+def test_a_push_names_its_unfinished_file_so_that_the_deletion_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, seen = tmp_path / "source", list[str]()
+    source.write_bytes(b"whole")
+    storage = LocalDeepStorage(tmp_path / "deep")
+    key = "wiki/a/" + "t" * 64 + ".parquet"
+
+    def die_half_written(*_: object) -> None:
+        seen.extend(os.listdir(tmp_path / "deep" / "wiki" / "a"))
+        monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+        raise OSError(errno.EIO, "the machine dies here")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(shutil, "copyfileobj", die_half_written)
+        with pytest.raises(StorageUnavailable):
+            storage.push(source, key)
+    monkeypatch.undo()
+    assert len(seen) == 1 and os.listdir(tmp_path / "deep" / "wiki" / "a") == seen
+    storage.delete(storage.load_spec(key))
+    assert not (tmp_path / "deep" / "wiki").exists()
+
+
 def test_a_missing_root_is_not_an_empty_one(tmp_path: Path) -> None:
     storage = LocalDeepStorage(tmp_path / "unmounted")
     with pytest.raises(StorageMisconfigured, match="not there"):

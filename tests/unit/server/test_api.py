@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Never
 
@@ -15,10 +14,12 @@ from starlette.testclient import TestClient
 
 from query.errors import InvalidQuery, QueryTimeout
 from query.model import PlannedQuery, SqlRequest
+from query.node import NOTHING
+from query.session import Seen
 from query.sql.catalogue import ColumnDef, MemoryCatalogue, TableDef
 from query.sql.planner import plan
 from query.sql.types import BIGINT
-from server.app import Targets, build_app
+from server.app import build_app
 from server.catalog import StoreCatalog
 from server.config import Settings
 from server.directory import Directory
@@ -39,10 +40,10 @@ class Numbers:
         self.closed = 0
         self.running = {"known"}
 
-    def execute(self, request: SqlRequest) -> NumbersAnswer:
+    def execute(self, request: SqlRequest, seen: Mapping[str, Seen] = NOTHING) -> NumbersAnswer:
         return NumbersAnswer(self, plan(request, TABLES, 0), "breaks" in request.context)
 
-    def execute_native(self, query_id: str, body: object) -> Never:
+    def execute_native(self, query_id: str, body: object, seen: Mapping[str, Seen] = NOTHING) -> Never:
         raise InvalidQuery("numbers are asked by SQL")
 
     def cancel(self, query_id: str) -> bool:
@@ -54,6 +55,7 @@ class NumbersAnswer:
         self._service = service
         self._breaks = breaks
         self.planned = planned
+        self.seen = NOTHING
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         name = self.planned.result_columns[0].name
@@ -261,19 +263,6 @@ def test_secrets_of_a_spec_are_never_told(world: World) -> None:
     world.post(SUPERVISOR, posted)
     for path in (SUPERVISOR + "?full", SUPERVISOR + "?system", f"{SUPERVISOR}/clicks", f"{SUPERVISOR}/history"):
         assert "hunter2" not in world.http.get(path).text
-
-
-def test_changes_go_to_the_leader_and_queries_to_a_query_node(world: World) -> None:
-    assert Targets(world.parts)("/druid/indexer/v1/supervisor") is None
-    now_ms = world.system.clock.now_ms()
-    world.system.store.renew_node("q", ("query",), "query-1:9", now_ms, {}, {})
-    front = replace(world.parts, address="front:1", overlord=None, queries=None)
-    targets = Targets(front)
-    assert targets("/druid/indexer/v1/supervisor/x/suspend") == ["overlord-1:1"]
-    assert targets("/druid/coordinator/v1/datasources/x/markUnused") == ["overlord-1:1"]
-    assert targets("/druid/v2/sql") == targets("/druid/v2") == ["query-1:9"]
-    assert targets("/druid/v2/datasources/clicks") is None
-    assert targets("/status") is None and targets("/druid/v2/datasources") is None
 
 
 def nested(levels: int) -> Any:

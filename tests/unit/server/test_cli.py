@@ -113,9 +113,23 @@ def test_a_database_is_migrated_and_told_so(tmp_path: Path, monkeypatch: pytest.
     assert "it was" not in run("migrate", code=0)
 
 
-def test_an_address_that_is_none_is_told_in_one_line() -> None:
-    text = run("query", "SELECT 1", "--url", "nonsense", code=1)
-    assert text == "error: 'nonsense' is not the address of a service: it must look like http://127.0.0.1:8888\n"
+@pytest.mark.parametrize("url", ["nonsense", "http://h:99999", "http://", "http://h:0", "http://h:x", "ftp://h:1"])
+def test_an_address_that_is_none_is_told_in_one_line(url: str) -> None:
+    text = run("query", "SELECT 1", "--url", url, code=1)
+    assert text == f"error: {url!r} is not the address of a service: it must look like http://127.0.0.1:8888\n"
+
+
+def test_a_database_of_another_kind_is_refused_in_one_line_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SILTSTONE_METADATA__URL", "mysql://root:hunter2@db/siltstone")
+    code, said = process("serve", "--data-dir", str(tmp_path / "data"))
+    [line] = said.splitlines()
+    assert code == 1 and "hunter2" not in line
+    assert line == (
+        "error: metadata.url: is mysql://...; metadata is kept in sqlite:///PATH or postgresql://USER@HOST/NAME"
+    )
+    assert not (tmp_path / "data").exists()
 
 
 def test_the_quickstart_starts_nothing_on_a_port_in_use(tmp_path: Path) -> None:

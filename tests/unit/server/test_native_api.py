@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -11,9 +11,12 @@ from starlette.testclient import TestClient
 
 from query.errors import QueryTimeout
 from query.native.planner import plan
+from query.node import NOTHING
+from query.session import Seen, read
 from query.sql.metadata import NoSystemTables
 from server.api.answers import install_error_answers
 from server.api.native import native_router
+from server.api.seen import SEEN_HEADER
 from tests.conformance import tables
 from tests.conformance.engine import run
 from tests.conformance.native import catalogue
@@ -29,7 +32,7 @@ class Recorded:
         self.cancelled: list[str] = []
         self.closed = 0
 
-    def execute_native(self, query_id: str, body: object) -> Pieces:
+    def execute_native(self, query_id: str, body: object, seen: Mapping[str, Seen] = NOTHING) -> Pieces:
         self.started.append(query_id)
         planned = plan(body, catalogue(), 0)
         batches = run(planned.planned, catalogue(), tables.rows_of, NoSystemTables())
@@ -41,6 +44,8 @@ class Recorded:
 
 
 class Pieces:
+    seen: Mapping[str, Seen] = {"events": Seen(7)}
+
     def __init__(self, service: Recorded, pieces: Iterator[bytes], breaks: bool) -> None:
         self._service = service
         self._pieces = pieces
@@ -108,3 +113,11 @@ def test_a_body_that_is_not_json_is_a_bad_request(http: TestClient) -> None:
 def test_cancelling_says_the_same_of_ids_that_nobody_knows(http: TestClient, service: Recorded) -> None:
     assert http.delete("/druid/v2/no-such-query-id").status_code == 202
     assert service.cancelled == ["no-such-query-id"]
+
+
+def test_what_an_answer_shows_is_told_to_a_front_that_asks_for_it(http: TestClient) -> None:
+    assert SEEN_HEADER not in http.post("/druid/v2", json=BOUNDARY).headers
+    answer = http.post("/druid/v2", json=BOUNDARY, headers={SEEN_HEADER: ""})
+    assert read(answer.headers[SEEN_HEADER]) == {"events": Seen(7)}
+    answer = http.post("/druid/v2", json=BOUNDARY, headers={SEEN_HEADER: "nonsense"})
+    assert answer.status_code == 400 and SEEN_HEADER in answer.json()["errorMessage"]

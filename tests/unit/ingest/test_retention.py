@@ -1,0 +1,61 @@
+"""What a middle manager keeps of ended attempts, whatever the wall clock does, and how long a log may grow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ingest.protocol import TaskSpec
+from ingest.task.directory import AttemptDirectory, TaskResult
+from ingest.worker import retention
+from ingest.worker.retention import ROWS_KEPT_MS, SEEN_MS, EndedSweep, bound_log
+
+ENDED_MS = 1_800_000_000_000
+
+
+def attempt(root: Path, number: int, succeeded: bool | None) -> tuple[TaskSpec, AttemptDirectory]:
+    spec = TaskSpec("clicks_0", number, f"token-{number}", "clicks", "clicks", 0, 1, "t", None, (), {}, True)
+    directory = AttemptDirectory.of(root, spec)
+    directory.create(spec)
+    directory.write_result(TaskResult(succeeded, None, ENDED_MS))
+    directory.mark("acknowledged")
+    return spec, directory
+
+
+def test_a_wall_clock_that_jumps_by_days_removes_no_rows_that_a_successor_may_need(tmp_path: Path) -> None:
+    found, sweep = [attempt(tmp_path, 1, None)], EndedSweep()
+    rows = found[0][1].work
+    sweep.sweep(found, ENDED_MS, 0)
+    sweep.sweep(found, ENDED_MS + 30 * ROWS_KEPT_MS, SEEN_MS - 1)
+    assert rows.exists()
+    sweep.sweep(found, ENDED_MS + ROWS_KEPT_MS, 10 * SEEN_MS)
+    assert rows.exists()
+    sweep.sweep(found, ENDED_MS + ROWS_KEPT_MS + 1, 10 * SEEN_MS)
+    assert not rows.exists() and found[0][1].log.parent.exists()
+
+
+def test_rows_that_nobody_needs_go_at_once(tmp_path: Path) -> None:
+    first, second = attempt(tmp_path, 1, None), attempt(tmp_path, 2, None)
+    EndedSweep().sweep([first, second], ENDED_MS, 0)
+    assert first[1].work.exists() and second[1].work.exists()
+    second[1].mark("restored")
+    EndedSweep().sweep([first, second], ENDED_MS, 0)
+    assert not first[1].work.exists() and second[1].work.exists()
+
+
+def test_a_log_that_grows_too_long_is_moved_aside_and_written_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "LOG_BYTES_MAX", 100)
+    _, directory = attempt(tmp_path, 1, None)
+    with directory.log.open("ab", buffering=0) as output:
+        output.write(b"a" * 100)
+        bound_log(directory)
+        assert directory.log.stat().st_size == 100
+        output.write(b"b")
+        bound_log(directory)
+        output.write(b"c")
+    assert directory.log.read_bytes() == b"c"
+    assert (directory.path / "log.1.txt").read_bytes() == b"a" * 100 + b"b"
+    bound_log(attempt(tmp_path, 2, None)[1])  # one that has no log yet
