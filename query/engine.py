@@ -46,6 +46,8 @@ _CAPACITY_ERRORS = ("OutOfMemoryException", "RowTooLarge")
 # The statement met a value it cannot digest: a long that overflows, a text that is no JSON.
 _STATEMENT_ERRORS = ("OutOfRangeException", "ConversionException")
 
+_KERNEL_REFUSES = "while executing the UDF: ValueError: "
+
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
@@ -380,6 +382,9 @@ def _error_of(frame: tuple[Kind, bytes]) -> QueryError:
         return ResourceLimitExceeded(f"the query needs more memory than it may have: {message}", context)
     if kind == "RecursionError" or "Max expression depth" in message:
         return InvalidQuery("the statement is nested too deeply", context)
+    if _KERNEL_REFUSES in message:
+        # A text that was decoded to a sketch and is none.
+        return InvalidQuery(message.partition(_KERNEL_REFUSES)[2], context)
     if kind in _STATEMENT_ERRORS:
         return InvalidQuery(message, context)
     if kind in ("IOException", "FileNotFoundError", "ArrowInvalid"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import duckdb
 from duckdb.func import FunctionNullHandling, PythonUDFType
@@ -30,12 +31,22 @@ def offered(connection: duckdb.DuckDBPyConnection, uses: Iterable[FunctionUse], 
 
 
 def _create(connection: duckdb.DuckDBPyConnection, use: FunctionUse, pairs: Pairs) -> None:
-    # Special: the function is asked about nulls as well, in a column or alone.
+    function: Any
+    parameters: Any
+    if use.lookup:
+        function, parameters, result = lookup_kernel(pairs(use.lookup)), ["VARCHAR"], "VARCHAR"
+    else:
+        # Loaded only by who needs it: the library of sketches takes a quarter of a second.
+        from query.kernels.sketches import kernel
+
+        found = kernel(use.name)
+        function, parameters, result = found.function, list(found.parameters), found.result
+    # Special: a function is asked about nulls as well, in a column or alone.
     connection.create_function(
         use.name,
-        lookup_kernel(pairs(use.lookup)),
-        ["VARCHAR"],
-        "VARCHAR",
+        function,
+        parameters,
+        result,
         type=PythonUDFType.ARROW,
         null_handling=FunctionNullHandling.SPECIAL,
     )

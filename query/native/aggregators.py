@@ -1,4 +1,4 @@
-"""Aggregators as SQL aggregates, each with its type; sketches are refused by name."""
+"""Aggregators as SQL aggregates, each with its type."""
 
 from __future__ import annotations
 
@@ -12,28 +12,37 @@ from query.native.dimensions import dimension_of
 from query.native.filters import filter_sql
 from query.native.request import Part
 from query.native.rows import Rows
+from query.native.sketches import AGGREGATORS, finalized, sketch_sql
 from query.sql.casts import as_number, as_string, cast_to
+from query.sql.sketches import sketch_type
 from query.sql.term import Term
 from query.sql.types import BIGINT, DOUBLE, FLOAT, VARCHAR, Family, SqlType
+from segments.sketch.shape import SketchKind
 
 _NUMBERS = {"long": BIGINT, "double": DOUBLE, "float": FLOAT}
 _SIMPLE = re.compile(r"(long|double|float|string)(Sum|Min|Max|First|Last|Any|Mean|FirstFold|LastFold)")
 _OLD_NAMES = {"min": "doubleMin", "max": "doubleMax"}
 _OF_NUMBERS = ("Sum", "Min", "Max", "Mean")
 _NOT_BUILT = re.compile(
-    r".*Sketch.*|hyperUnique|javascript|approxHistogram(Fold)?|fixedBucketsHistogram|bloom|spectatorHistogram|"
+    r".*Sketch.*|javascript|approxHistogram(Fold)?|fixedBucketsHistogram|bloom|spectatorHistogram|"
     r"expression|timeMin|timeMax|variance(Fold)?|momentSketchMerge|sqlFirst|.*Distinct.*|.*FirstFold|.*LastFold"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """``sql`` is the call of an aggregate, safe to be selected; ``grouping`` names dimensions of a grouping id."""
+    """``sql`` is the call of an aggregate, safe to be selected; ``grouping`` names dimensions of a grouping id.
+
+    ``sketch`` and its ``kind`` are what ``sql`` is the estimate of: post-aggregators and queries around this one
+    see that.
+    """
 
     name: str
     sql: str
     type: SqlType
     grouping: tuple[str, ...] | None = None
+    sketch: str = ""
+    kind: SketchKind | None = None
 
 
 def aggregates_of(rows: Rows, query: Part, name: str = "aggregations") -> list[Aggregate]:
@@ -58,12 +67,23 @@ def aggregate(rows: Rows, part: Part, conditions: list[str]) -> Aggregate:
         return Aggregate(name, _cardinality(rows, part, suffix), BIGINT)
     if kind == "grouping":
         return Aggregate(name, "", BIGINT, tuple(part.texts("groupings")))
+    if kind in AGGREGATORS:
+        return _sketch(rows, part, AGGREGATORS[kind], suffix)
     match = _SIMPLE.fullmatch(kind)
     rule = _RULES.get(match[2]) if match else None
     if match is None or rule is None or (match[1] == "string" and match[2] in _OF_NUMBERS):
         raise part.unsupported("the aggregator") if _NOT_BUILT.fullmatch(kind) else part.unknown_type("aggregator")
     type_ = _NUMBERS.get(match[1], VARCHAR)
     return rule(_Call(rows, part, name, match[2], type_, suffix))
+
+
+def _sketch(rows: Rows, part: Part, kind: SketchKind, suffix: str) -> Aggregate:
+    sketch = sketch_sql(rows.session, part, kind, rows.column, suffix)
+    name = part.text("name")
+    if not part.flag("shouldFinalize", True):
+        return Aggregate(name, sketch, sketch_type(kind), sketch=sketch, kind=kind)
+    sql, type_ = finalized(rows.session, part, kind, sketch)
+    return Aggregate(name, sql, type_, sketch=sketch, kind=kind)
 
 
 def _filtered(rows: Rows, part: Part, conditions: list[str]) -> Aggregate:

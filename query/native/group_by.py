@@ -43,16 +43,16 @@ def group_by(setting: Setting) -> Draft:
         sql = f"SELECT * FROM ({sql}) WHERE {having_sql(known, query.part('having'))}"
     order, limit = _order(setting, groups)
     columns = (groups.bucket, *groups.outputs)
-    listed = ", ".join(column.internal for column in columns)
-    sql = f"SELECT *, row_number() OVER (PARTITION BY k ORDER BY {order}) AS r FROM ({sql})"
-    sql = f"SELECT {listed} FROM ({sql}){limit} ORDER BY k, r"
+    ranked = f"(SELECT *, row_number() OVER (PARTITION BY k ORDER BY {order}) AS r FROM ({sql})){limit} ORDER BY k, r"
+    sql = f"SELECT {', '.join(column.internal for column in columns)} FROM {ranked}"
+    inner = f"SELECT {', '.join(one.internal for one in (groups.bucket, *groups.inner_outputs))} FROM {ranked}"
     shape = GroupByShape(
         Stamps.of(setting, granularity),
         tuple(one.name for one in groups.outputs),
         setting.context.flag("resultAsArray"),
         start_as_written_ms(query),
     )
-    return Draft(sql, columns, shape, lambda: groups.inner(sql))
+    return Draft(sql, columns, shape, lambda: groups.inner(inner))
 
 
 def subtotals(query: Part, names: list[str]) -> list[frozenset[int]]:

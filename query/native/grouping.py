@@ -12,12 +12,12 @@ from query.native.filters import where
 from query.native.granularity import Granularity
 from query.native.intervals import Interval, intervals_of
 from query.native.plan import Setting, distinct_names
-from query.native.post_aggregators import post_aggregate
+from query.native.post_aggregators import Names, post_aggregate
 from query.native.rows import Rows
 from query.native.sources import rows_of
-from query.sql import term as t
 from query.sql.multi_value import spread
 from query.sql.scope import Output
+from query.sql.sketches import sketch_type
 from query.sql.term import Term
 from query.sql.types import BIGINT, VARCHAR
 from segments.schema import TIME_COLUMN
@@ -105,6 +105,7 @@ class Groups:
             items.append(f"{value} AS d{at}")
             keys.append(f"d{at}")
         items += [f"{self._aggregate(one, kept)} AS a{at}" for at, one in enumerate(self.aggregates)]
+        items += [f"{one.sketch} AS s{at}" for at, one in enumerate(self.aggregates) if one.kind is not None]
         conditions = " WHERE FALSE" if empty else self.reading.where
         # Keys by position: a column of the table may have the same internal name.
         first = 1 if kind is None else 2
@@ -126,11 +127,26 @@ class Groups:
         """What each name of the answer means outside the grouping."""
         return {one.name: Term(one.internal, one.type) for one in self.outputs}
 
+    def sketches(self) -> dict[str, Term]:
+        """The sketches behind aggregates that the answer tells estimates of, by the aggregate's name."""
+        return {
+            one.name: Term(f"s{at}", sketch_type(one.kind))
+            for at, one in enumerate(self.aggregates)
+            if one.kind is not None
+        }
+
+    @property
+    def inner_outputs(self) -> tuple[Output, ...]:
+        """The columns as a query around this one sees them: with sketches where the answer would tell estimates."""
+        raw = self.sketches()
+        return tuple(
+            Output(one.name, raw[one.name].sql, raw[one.name].type) if one.name in raw else one for one in self.outputs
+        )
+
     def with_posts(self, setting: Setting, sql: str) -> str:
         """The grouping with the query's post-aggregates, one level of SELECT for each."""
         for at, part in enumerate(setting.query.parts("postAggregations")):
-            known = self.names()
-            term = post_aggregate(setting.session, part, lambda name, known=known: _known(known, name))  # type: ignore[misc]
+            term = post_aggregate(setting.session, part, Names(self.names(), self.sketches()))
             self.outputs.append(Output(part.text("name"), f"p{at}", term.type))
             sql = f"SELECT *, {term.sql} AS p{at} FROM ({sql})"
         return sql
@@ -138,13 +154,9 @@ class Groups:
     def inner(self, sql: str) -> tuple[str, tuple[Output, ...]]:
         """The groups as the data source of another query: the bucket is the time, unless there is one bucket only."""
         moment = () if self.granularity.is_all else (Output(TIME_COLUMN, "t", BIGINT),)
-        return sql, (*moment, *self.outputs)
+        return sql, (*moment, *self.inner_outputs)
 
     @property
     def bucket(self) -> Output:
         """The bucket's start; NULL under granularity all."""
         return Output("timestamp", "t", BIGINT)
-
-
-def _known(names: dict[str, Term], name: str) -> Term:
-    return names.get(name) or t.null(BIGINT)

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from query.errors import InvalidQuery
 from query.native.expression_functions import as_type
 from query.native.expressions import Compiler, parsed
 from query.native.request import Part
 from query.native.rows import constant, plain, small_enough
+from query.native.sketches import POST_AGGREGATORS
 from query.sql import term as t
 from query.sql.casts import as_number, cast_to
 from query.sql.frame import Session
 from query.sql.term import Term
 from query.sql.types import BIGINT, DOUBLE
 
-Names = Callable[[str], Term]
-"""What a name of the answer means: a dimension, an aggregate or an earlier post-aggregate."""
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a name of the answer means: a dimension, an aggregate or an earlier post-aggregate.
+
+    ``sketches`` are aggregates of which the answer tells the estimate, as they are.
+    """
+
+    final: dict[str, Term]
+    sketches: dict[str, Term] = field(default_factory=dict)
+
+    def __call__(self, name: str) -> Term:
+        return self.final.get(name) or t.null(BIGINT)
+
+    def sketch(self, name: str) -> Term:
+        """The sketch of that name, where there is one."""
+        return self.sketches.get(name) or self(name)
+
 
 _SYMBOLS = ("+", "-", "*")
 _NOT_BUILT = ("javascript", "quantile", "quantiles", "min", "max")
@@ -43,9 +60,18 @@ def post_aggregate(session: Session, part: Part, names: Names) -> Term:
         return as_type(found, part.text("outputType")) if part.has("outputType") else found
     if kind in ("longGreatest", "longLeast", "doubleGreatest", "doubleLeast"):
         return _extreme(session, part, names)
+    if kind in POST_AGGREGATORS:
+        return POST_AGGREGATORS[kind](session, part, lambda inner: _sketch_of(session, inner, names))
     if kind in _NOT_BUILT or "Sketch" in kind or kind.startswith(("approx", "moment", "tDigest")):
         raise part.unsupported("the post-aggregator")
     raise part.unknown_type("post-aggregator")
+
+
+def _sketch_of(session: Session, part: Part, names: Names) -> Term:
+    """What the field of a sketch's post-aggregator means: the sketch itself, not its estimate."""
+    if part.type == "fieldAccess":
+        return names.sketch(part.text("fieldName", "name"))
+    return post_aggregate(session, part, names)
 
 
 def _fields(session: Session, part: Part, names: Names) -> list[Term]:

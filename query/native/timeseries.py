@@ -42,15 +42,16 @@ def timeseries(setting: Setting) -> Draft:
     sql = groups.with_posts(setting, " UNION ALL ".join(selects))
     down = query.flag("descending")
     columns = (Output("k", "k", BIGINT), groups.bucket, *groups.outputs)
-    listed = ", ".join(column.internal for column in columns)
-    sql = f"SELECT {listed} FROM ({sql}) ORDER BY k, t {'DESC' if down else 'ASC'}"
+    ordered_rows = f"FROM ({sql}) ORDER BY k, t {'DESC' if down else 'ASC'}"
+    sql = f"SELECT {_listed(*columns)} {ordered_rows}"
+    inner = f"SELECT {_listed(columns[0], groups.bucket, *groups.inner_outputs)} {ordered_rows}"
     covered = covered_times(setting, read.rows, read.intervals)
     filled = () if skip or granularity.is_all or granularity.is_none else covered
     names = tuple(one.name for one in groups.outputs)
     limit = query.whole("limit", least=1)
     first = first_stamp(covered, read.intervals)
     shape = TimeseriesShape(Stamps.of(setting, granularity), filled, names, down, limit, first)
-    return Draft(sql, columns, shape, lambda: groups.inner(_told_rows(setting, sql, shape)))
+    return Draft(sql, columns, shape, lambda: groups.inner(_told_rows(setting, inner, shape)))
 
 
 def _told_rows(setting: Setting, sql: str, shape: TimeseriesShape) -> str:
@@ -170,11 +171,17 @@ def top_n(setting: Setting) -> Draft:
     order, test = _metric_order(setting, groups, part_of(metric, "metric"), False)
     ranked = f"SELECT *, row_number() OVER (PARTITION BY t ORDER BY {order}) AS r FROM ({sql}){test}"
     columns = (groups.bucket, *groups.outputs)
-    listed = ", ".join(column.internal for column in columns)
-    sql = f"SELECT {listed} FROM ({ranked}) WHERE r <= {threshold} ORDER BY t, r"
+    sql = f"SELECT {_listed(*columns)} FROM ({ranked}) WHERE r <= {threshold} ORDER BY t, r"
     first = first_stamp(covered_times(setting, read.rows, read.intervals), read.intervals)
     names = tuple(one.name for one in groups.outputs)
-    return Draft(sql, columns, BucketShape(Stamps.of(setting, granularity), names, first), lambda: groups.inner(sql))
+    inner = (
+        f"SELECT {_listed(groups.bucket, *groups.inner_outputs)} FROM ({ranked}) WHERE r <= {threshold} ORDER BY t, r"
+    )
+    return Draft(sql, columns, BucketShape(Stamps.of(setting, granularity), names, first), lambda: groups.inner(inner))
+
+
+def _listed(*columns: Output) -> str:
+    return ", ".join(column.internal for column in columns)
 
 
 def _metric_order(setting: Setting, groups: Groups, metric: Part, inverted: bool) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from query.sql.functions_time import as_time, constant_text
 from query.sql.scope import where
 from query.sql.term import INTEGER_MAX, Term
 from query.sql.types import BIGINT, BOOLEAN, DOUBLE, FLOAT, VARCHAR, Family, array_of
+from segments.sketch.shape import SketchKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,8 @@ def _count(call: Aggregation) -> Term:
     if isinstance(call.arguments[0], exp.Star):
         return Term(call.sql("count", "*"), BIGINT)
     counted = call.term(0)
+    if counted.family is Family.COMPLEX and call.distinct:
+        return _of_stored(call)
     if not counted.type.multi:
         return Term(call.sql("count", counted.sql), BIGINT)
     if call.distinct:
@@ -158,10 +161,22 @@ def _distinct_members(call: Aggregation, counted: Term) -> Term:
 def _count_distinct(call: Aggregation) -> Term:
     counted = call.term(0)
     if counted.family is Family.COMPLEX:
-        raise UnsupportedQuery(f"{call.name} over stored sketches is not supported")
+        return _of_stored(call)
     if counted.type.multi:
         return _distinct_members(call, counted)
     return Term(f"count(DISTINCT {counted.sql}){call.suffix}", BIGINT)
+
+
+def _of_stored(call: Aggregation) -> Term:
+    from query.sql.aggregates_sketch import count_of_stored
+
+    return count_of_stored(call, _STORED_KINDS.get(call.name))
+
+
+_STORED_KINDS = {
+    "APPROX_COUNT_DISTINCT_DS_HLL": SketchKind.HLL,
+    "APPROX_COUNT_DISTINCT_DS_THETA": SketchKind.THETA,
+}
 
 
 @aggregate("SUM")
@@ -212,9 +227,14 @@ _spread(("STDDEV_SAMP", "STDDEV"), "stddev_samp")
 
 @aggregate("APPROX_QUANTILE", "APPROX_QUANTILE_DS", least=2, most=3)
 def _quantile(call: Aggregation) -> Term:
-    share, number = call.term(1).value, as_number(call.single())
+    share = call.term(1).value
     if not isinstance(share, int | float) or not 0 <= share <= 1:
         raise InvalidQuery(f"the quantile of {call.name} is a constant from 0 to 1")
+    if call.term(0).family is Family.COMPLEX:
+        from query.sql.aggregates_sketch import quantile_of_stored
+
+        return quantile_of_stored(call, float(share))
+    number = as_number(call.single())
     return Term(call.sql("quantile_disc", cast_to(number, DOUBLE).sql, repr(float(share))), DOUBLE)
 
 

@@ -10,6 +10,7 @@ from query.errors import InvalidQuery, SqlParseError
 from query.model import PlannedQuery, ResultColumn, SqlRequest
 from query.sql import (
     aggregates,
+    aggregates_sketch,
     comparison,
     functions_address,
     functions_format,
@@ -17,6 +18,7 @@ from query.sql import (
     functions_list,
     functions_lookup,
     functions_numeric,
+    functions_sketch,
     functions_spelling,
     functions_string,
     functions_time,
@@ -38,6 +40,7 @@ from query.sql.types import VARCHAR
 # Importing a module of rules registers them.
 RULES = (
     aggregates,
+    aggregates_sketch,
     comparison,
     functions_address,
     functions_format,
@@ -45,6 +48,7 @@ RULES = (
     functions_list,
     functions_lookup,
     functions_numeric,
+    functions_sketch,
     functions_spelling,
     functions_string,
     functions_time,

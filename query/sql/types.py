@@ -90,6 +90,8 @@ class SqlType:
             return "VARCHAR[]"
         if self.family is Family.ARRAY:
             return f"{self.element}[]"
+        if self.family is Family.COMPLEX and self.element != "json":
+            return "BLOB"
         return "FLOAT" if self.name == "FLOAT" else _DUCKDB[self.family]
 
     @property

@@ -11,6 +11,8 @@ import pyarrow as pa
 from query.sql.catalogue import ColumnDef, MemoryCatalogue, TableDef
 from query.sql.types import BIGINT, DOUBLE, FLOAT, MULTI_VARCHAR, TIMESTAMP, VARCHAR, SqlType, array_of
 from segments.civil import DAY_MS, parse_iso_ms
+from segments.sketch.build import column_sketch
+from segments.sketch.shape import SketchKind, SketchShape
 
 HERE = Path(__file__).parent
 TABLES = ("events", "hourly", "products", "readings")
@@ -73,12 +75,14 @@ def _cell(value: Any, kind: SqlType) -> Any:
         return sorted(members) if value else None
     return (
         json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        if kind.name == "OTHER" and value is not None
+        if kind.name == "OTHER" and value is not None and not isinstance(value, bytes)
         else value
     )
 
 
 def _arrow_type(kind: SqlType) -> Any:
+    if kind.duckdb == "BLOB":
+        return pa.binary()
     if kind.multi or kind.name == "ARRAY":
         return pa.list_(_ARROW[kind.element or "VARCHAR"])
     return _ARROW[kind.name]
@@ -123,4 +127,11 @@ def _group(key: tuple[Any, ...], members: list[dict[str, Any]]) -> dict[str, Any
         "max_bytes": max(given("bytes"), default=None),
         "min_price": min(given("price"), default=None),
         "phones": sum(row["device"] == "phone" for row in members),
+        "users_theta": _sketch(SketchKind.THETA, given("user"), pa.string()),
+        "users_hll": _sketch(SketchKind.HLL, given("user"), pa.string()),
+        "price_q": _sketch(SketchKind.QUANTILES, given("price"), pa.float64()),
     }
+
+
+def _sketch(kind: SketchKind, values: list[Any], type_: Any) -> bytes | None:
+    return column_sketch(SketchShape.default(kind), pa.array(values, type_))

@@ -15,7 +15,7 @@ import pytest
 
 from ingest.clock import SystemClock
 from query.engine import EngineSettings
-from query.errors import QueryUnavailable, UnknownName
+from query.errors import InvalidQuery, QueryUnavailable, UnknownName
 from query.lookups.cache import LookupCache
 from query.lookups.source import LookupSet
 from query.lookups.spec import FileFormat, FileSource, InvalidLookup, MapSource, TableSource, parse_lookup
@@ -327,6 +327,13 @@ def test_an_unknown_lookup_is_refused_with_the_nearest_name(node: QueryNode) -> 
 def test_two_uses_of_a_lookup_and_one_of_another_stand_in_one_statement(node: QueryNode) -> None:
     sql = "SELECT LOOKUP('CH', 'c'), LOOKUP('p1', 'pages'), LOOKUP('JP', 'c'), LOOKUP(NULL, 'c')"
     assert answered(node, sql) == [("Switzerland", "second", "Japan", None)]
+
+
+def test_a_worker_makes_sketches_and_refuses_texts_that_are_none(node: QueryNode) -> None:
+    sql = "SELECT page, THETA_SKETCH_ESTIMATE(DS_THETA(added)) FROM wiki GROUP BY 1 ORDER BY 1"
+    assert answered(node, sql) == [("p0", 3.0), ("p1", 3.0), ("p2", 3.0)]
+    with pytest.raises(InvalidQuery, match="not a theta sketch"):
+        answered(node, "SELECT THETA_SKETCH_ESTIMATE(DECODE_BASE64_COMPLEX('thetaSketch', 'aGVsbG8='))")
 
 
 def test_members_of_a_multi_value_string_are_looked_up_one_by_one() -> None:

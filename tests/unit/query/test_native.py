@@ -213,8 +213,8 @@ def test_a_query_of_another_type_than_groupby_tells_the_same_sum() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"aggregations": summed("thetaSketch", "user")}, "'thetaSketch' is not supported"),
-        ({"aggregations": summed("hyperUnique", "user")}, "'hyperUnique' is not supported"),
+        ({"aggregations": summed("approxHistogram", "id")}, "'approxHistogram' is not supported"),
+        ({"aggregations": summed("thetaSketch", "user") + summed("quantilesDoublesSketch", "tags")}, "several values"),
         ({"aggregations": summed("longSun", "id")}, "aggregations[0].type: 'longSun'"),
         ({"aggregations": [{"type": "longSum", "fieldName": "id"}]}, "aggregations[0].name"),
         ({"aggregations": summed("longSum", "tags")}, "longSum of a column"),
@@ -227,7 +227,7 @@ def test_a_query_of_another_type_than_groupby_tells_the_same_sum() -> None:
         ({"context": {"timeout": -1}}, "context.timeout"),
         ({"granularity": {"type": "period", "period": "P1MT1H"}}, "no fixed length"),
         ({"intervals": "2024-02-01/2024-01-01"}, "ends before it starts"),
-        ({"postAggregations": [{"type": "thetaSketchEstimate", "name": "x"}]}, "'thetaSketchEstimate'"),
+        ({"postAggregations": [{"type": "tDigestQuantile", "name": "x"}]}, "'tDigestQuantile'"),
         ({"virtualColumns": [{"type": "expression", "name": "v", "expression": "lookup(a, 'l')"}]}, "Lookup 'l'"),
     ],
 )  # fmt: skip
