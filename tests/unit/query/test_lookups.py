@@ -280,7 +280,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueryNode]:
     cache = SegmentCache(base / "cache", table.storage, 1 << 30)
     started = QueryNode("n", table, table, cache, base, settings, SystemClock(), lookups=lookups)
     started.start()
-    until(lambda: started.has_lookup("pages"))
+    until(lambda: len(started.lookups.states()) == 2 and all(one.loaded for one in started.lookups.states().values()))
     yield started
     started.stop()
 
