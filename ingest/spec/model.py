@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, Final
 
 from ingest.spec.json_path import Step
+from segments.expression.tree import Expression
 from segments.filter.model import Filter
 from segments.interval import Granularity
 from segments.schema import ColumnSpec, ColumnType
@@ -95,6 +96,15 @@ _METRIC_COLUMNS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """A field computed from a row's input fields and its time, never from other transforms. It hides an input field of
+    its name. ``__time`` replaces the row's time."""
+
+    name: str
+    expression: Expression
+
+
 class Discovery(Enum):
     """Which undeclared fields become dimensions."""
 
@@ -144,6 +154,7 @@ class DataSchema:
     filter: Filter | None
     input_format: JsonFormat
     reject_bad_values: bool = False
+    transforms: tuple[Transform, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,9 @@ from ingest.spec.model import DataSchema, Dimension, Discovery, JsonFormat, Metr
 from ingest.spec.notes import PLACEHOLDER, Notes
 from ingest.spec.rules_format import read_input_format
 from ingest.spec.rules_metrics import read_metrics
+from ingest.spec.rules_transform import read_transforms
 from segments.civil import parse_iso_ms
 from segments.errors import InvalidGranularity, InvalidInterval
-from segments.filter.model import Filter
-from segments.filter.parse import parse_filter
 from segments.interval import Granularity
 from segments.schema import RESERVED_PREFIX, is_column_name
 from segments.time_format import time_parser
@@ -49,7 +48,7 @@ def read_data_schema(
     metrics = tuple(read_metrics(block.metrics_spec, f"{path}.metricsSpec", notes))
     _unique(dimensions, metrics, path, notes)
     granularities = _granularities(block, f"{path}.granularitySpec", notes)
-    row_filter = _filter(block, f"{path}.transformSpec", notes)
+    transforms, row_filter = read_transforms(block.transform_spec, f"{path}.transformSpec", notes)
     input_format = read_input_format(io.input_format, f"{root}.ioConfig.inputFormat", notes)
     if len(notes.problems) > before or granularities is None:
         return None
@@ -66,6 +65,7 @@ def read_data_schema(
         filter=row_filter,
         input_format=input_format or JsonFormat(),
         reject_bad_values=tuning.on_bad_value == "reject",
+        transforms=transforms,
     )
 
 
@@ -179,19 +179,3 @@ def _granularities(block: DataSchemaEdge, path: str, notes: Notes) -> tuple[Gran
         rule = "is coarser than segmentGranularity"
         notes.problem(where, spec.query_granularity, rule, "make it finer, or the segments coarser")
     return segment, query
-
-
-def _filter(block: DataSchemaEdge, path: str, notes: Notes) -> Filter | None:
-    spec = block.transform_spec
-    if spec is None:
-        return None
-    for at, transform in enumerate(spec.transforms):
-        name = transform.get("name") if isinstance(transform, dict) else transform
-        cure = "compute the field before it is sent, or when it is queried"
-        notes.refused(f"{path}.transforms[{at}]", name, "a transform", cure)
-    if spec.filter is None:
-        return None
-    row_filter, problems = parse_filter(spec.filter, f"{path}.filter")
-    for problem in problems:
-        notes.problem(*problem)
-    return row_filter

@@ -35,6 +35,11 @@ hyper_unique_estimate 1, hyper_unique_round_estimate 1, hll_sketch_estimate 1 2,
 LAMBDA_FIRST = frozenset({"all", "any", "cartesian_fold", "cartesian_map", "filter", "fold", "map"})
 """Functions whose first argument is a lambda; no other takes one."""
 
+QUERY_ONLY = frozenset(
+    {"lookup", "hyper_unique_estimate", "hyper_unique_round_estimate", "hll_sketch_estimate", "theta_sketch_estimate"}
+)
+"""Functions that only a query has: lookups, and sketches as values."""
+
 
 def _arities() -> dict[str, tuple[int, int]]:
     arities = {}

@@ -78,3 +78,18 @@ def columns_of(tree: Expression, bound: frozenset[str] = frozenset()) -> Iterato
     elif isinstance(tree, Call):
         for argument in tree.arguments:
             yield from columns_of(argument, bound)
+
+
+def calls_of(tree: Expression) -> Iterator[Call]:
+    """Every call in an expression."""
+    if isinstance(tree, Unary):
+        yield from calls_of(tree.operand)
+    elif isinstance(tree, Binary):
+        yield from calls_of(tree.left)
+        yield from calls_of(tree.right)
+    elif isinstance(tree, Lambda):
+        yield from calls_of(tree.body)
+    elif isinstance(tree, Call):
+        yield tree
+        for argument in tree.arguments:
+            yield from calls_of(argument)

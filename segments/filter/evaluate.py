@@ -16,9 +16,12 @@ from segments.filter.model import (
     And,
     Between,
     Constant,
+    ContainsElement,
     Filter,
+    Holds,
     InIntervals,
     IsNull,
+    IsTrue,
     Matches,
     Not,
     OneOf,
@@ -59,11 +62,23 @@ class _Evaluation:
             return result
         if isinstance(item, Not):
             return pc.invert(self.of(item.part))
+        if isinstance(item, IsTrue):
+            known = self.of(item.part)
+            wanted: ArrowArray = known if item.wanted else pc.invert(known)
+            return pc.fill_null(wanted, False)
         if isinstance(item, SameValue):
             return self._same(item)
-        column = self._column(item.column)
+        return self._of_column(item, self._column(item.column))
+
+    def _of_column(
+        self, item: OneOf | Between | IsNull | Matches | InIntervals | Holds | ContainsElement, column: ArrowArray
+    ) -> ArrowArray:
         if isinstance(item, IsNull):
             return pc.is_null(column)
+        if isinstance(item, Holds):
+            return pc.equal(_as_numbers(column, Ordering.LONG), pa.scalar(1))
+        if isinstance(item, ContainsElement):
+            return self._contains(item, column)
         if pa.types.is_list(column.type):
             return self._any_of(item, column)
         return _compare(item, column)
@@ -82,6 +97,16 @@ class _Evaluation:
         if isinstance(item, OneOf) and None in item.values:
             return pa.array(found | unknown)
         return pa.array(found, mask=unknown)
+
+    def _contains(self, item: ContainsElement, column: ArrowArray) -> ArrowArray:
+        wanted = OneOf(item.column, (item.value,))
+        if not pa.types.is_list(column.type):
+            return _compare(wanted, column)
+        if item.value is not None:
+            return self._any_of(wanted, column)
+        found = np.zeros(self._rows, dtype=np.bool_)
+        found[np.asarray(pc.list_parent_indices(column))[np.asarray(column.flatten().is_null())]] = True
+        return pa.array(found, mask=np.asarray(column.is_null()))
 
     def _same(self, item: SameValue) -> ArrowArray:
         first, *others = [_as_text(self._column(name)) for name in item.columns]

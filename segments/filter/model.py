@@ -6,8 +6,11 @@ which the whole filter is true pass. A multi-value row matches when any of its v
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+
+from segments.expression.tree import Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +96,71 @@ class SameValue:
     columns: tuple[str, ...]
 
 
-Filter = Constant | And | Or | Not | OneOf | Between | IsNull | Matches | InIntervals | SameValue
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """An expression is true: a number above 0 or the text ``true``. Whoever evaluates the filter gives its values
+    (1, 0 or null) under the name ``column``."""
+
+    expression: Expression
+
+    @property
+    def column(self) -> str:
+        # No column of a table has such a name.
+        return f"\0{self.expression!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainsElement:
+    """A list, or a single value, holds the value; None is held by lists with a null in them."""
+
+    column: str
+    value: str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class IsTrue:
+    """The filter inside is known to be true (``wanted``) or known to be false."""
+
+    part: Filter
+    wanted: bool
+
+
+Filter = (
+    Constant
+    | And
+    | Or
+    | Not
+    | OneOf
+    | Between
+    | IsNull
+    | Matches
+    | InIntervals
+    | SameValue
+    | Holds
+    | ContainsElement
+    | IsTrue
+)
 
 
 def columns_of(item: Filter) -> frozenset[str]:
-    """Every input field the filter reads."""
+    """Every input field the filter reads; of an expression the name of its own column."""
     if isinstance(item, Constant):
         return frozenset()
     if isinstance(item, And | Or):
         return frozenset().union(*(columns_of(part) for part in item.parts))
-    if isinstance(item, Not):
+    if isinstance(item, Not | IsTrue):
         return columns_of(item.part)
     if isinstance(item, SameValue):
         return frozenset(item.columns)
     return frozenset((item.column,))
+
+
+def expressions_of(item: Filter) -> Iterator[Holds]:
+    """Every expression in a filter."""
+    if isinstance(item, Holds):
+        yield item
+    elif isinstance(item, And | Or):
+        for part in item.parts:
+            yield from expressions_of(part)
+    elif isinstance(item, Not | IsTrue):
+        yield from expressions_of(item.part)

@@ -7,14 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from segments.errors import InvalidInterval
+from segments.errors import InvalidExpression, InvalidInterval
+from segments.expression.functions import QUERY_ONLY
+from segments.expression.parser import parse_expression
+from segments.expression.tree import calls_of
 from segments.filter.model import (
     And,
     Between,
     Constant,
+    ContainsElement,
     Filter,
+    Holds,
     InIntervals,
     IsNull,
+    IsTrue,
     Matches,
     Not,
     OneOf,
@@ -73,7 +79,10 @@ class _Object:
     def column(self) -> str:
         if self.fields.get("extractionFn") is not None:
             raise _Wrong(
-                f"{self.path}.extractionFn", self.fields["extractionFn"], "is not supported", "remove the extractionFn"
+                f"{self.path}.extractionFn",
+                self.fields["extractionFn"],
+                "is not supported",
+                "filter on an expression transform instead",
             )
         return self.text("column", "dimension")
 
@@ -97,6 +106,9 @@ def _parse(value: Any, path: str, problems: list[FilterProblem]) -> Filter | Non
         return None if part is None else Not(part)
     reader = _READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
+        if kind in _REFUSED:
+            problems.append(FilterProblem(f"{path}.type", kind, *_REFUSED[kind]))
+            return None
         known = ", ".join(sorted((*_READERS, "and", "or", "not")))
         problems.append(FilterProblem(f"{path}.type", kind, "this filter is not supported", f"use one of {known}"))
         return None
@@ -228,6 +240,10 @@ def _quoted(character: str) -> str:
 
 
 def _regex(item: _Object) -> Filter:
+    return _matching(item.column(), item)
+
+
+def _matching(column: str, item: _Object) -> Filter:
     pattern = item.text("pattern")
     try:
         re.compile(pattern)
@@ -237,7 +253,7 @@ def _regex(item: _Object) -> Filter:
         raise _Wrong(
             f"{item.path}.pattern", pattern, "look-around and back references are not supported", "do without them"
         )
-    return Matches(item.column(), pattern)
+    return Matches(column, pattern)
 
 
 def _interval(item: _Object) -> Filter:
@@ -260,10 +276,68 @@ def _column_comparison(item: _Object) -> Filter:
     return SameValue(tuple(names))
 
 
+def _expression(item: _Object) -> Filter:
+    text = item.text("expression")
+    path = f"{item.path}.expression"
+    try:
+        tree = parse_expression(text)
+    except InvalidExpression as error:
+        raise _Wrong(path, text[:200], str(error), "correct the expression") from error
+    refused = [call.name for call in calls_of(tree) if call.name in QUERY_ONLY]
+    if refused:
+        raise _Wrong(path, text[:200], f"the function {refused[0]} works in queries only", "do without it")
+    return Holds(tree)
+
+
+def _contains_element(item: _Object) -> Filter:
+    kind = item.fields.get("elementMatchValueType", "STRING")
+    if not isinstance(kind, str) or kind.upper() not in _MATCH_TYPES:
+        where, cure = f"{item.path}.elementMatchValueType", "use STRING, LONG, DOUBLE or FLOAT"
+        raise _Wrong(where, kind, "is not supported", cure)
+    return ContainsElement(item.column(), _typed(item, "elementMatchValue", _MATCH_TYPES[kind.upper()]))
+
+
+def _search(item: _Object) -> Filter:
+    query = item.fields.get("query")
+    fields = query if isinstance(query, dict) else {}
+    kind, where = fields.get("type"), f"{item.path}.query"
+    inner = _Object(where, fields)
+    if kind == "regex":
+        return _matching(item.column(), inner)
+    if kind == "fragment":
+        exact = inner.flag("caseSensitive")
+        values = [str(_scalar(v, f"{where}.values")) for v in inner.list_of("values")]
+        parts: list[Filter] = [_containing(item.column(), value, exact) for value in values]
+        return And(tuple(parts)) if parts else Constant(True)
+    if kind not in ("contains", "insensitive_contains"):
+        raise _Wrong(f"{where}.type", kind, "is not known", "use contains, insensitive_contains, fragment or regex")
+    exact = kind == "contains" and inner.flag("caseSensitive")
+    return _containing(item.column(), str(inner.scalar("value") or ""), exact)
+
+
+def _containing(column: str, value: str, exact: bool) -> Filter:
+    quoted = "".join(map(_quoted, value))
+    return Matches(column, quoted if exact else f"(?i){quoted}")
+
+
+def _known(item: _Object) -> Filter:
+    problems: list[FilterProblem] = []
+    part = _parse(item.fields.get("field"), f"{item.path}.field", problems)
+    if part is None:
+        first = problems[0]
+        raise _Wrong(first.path, first.value, first.rule, first.cure)
+    return IsTrue(part, item.fields["type"] == "istrue")
+
+
 def _constant(item: _Object) -> Filter:
     return Constant(item.fields["type"] == "true")
 
 
+_REFUSED: Final = {
+    "javascript": ("is not supported: no JavaScript is run", "use an expression filter"),
+    "spatial": ("is not supported: there are no spatial columns", "compare coordinates by range filters"),
+    "extraction": ("is not supported: it needs an extraction function", "use an expression filter"),
+}
 _READERS: Final[dict[str, Callable[[_Object], Filter]]] = {
     "selector": _selector,
     "in": _in,
@@ -275,6 +349,11 @@ _READERS: Final[dict[str, Callable[[_Object], Filter]]] = {
     "regex": _regex,
     "interval": _interval,
     "columnComparison": _column_comparison,
+    "expression": _expression,
+    "arrayContainsElement": _contains_element,
+    "search": _search,
+    "istrue": _known,
+    "isfalse": _known,
     "true": _constant,
     "false": _constant,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from segments.coercion import (
     Truncated,
     double_of,
     float_of,
+    java_double,
     long_of,
     metric_double_of,
     metric_float_of,
@@ -27,6 +29,7 @@ from segments.coercion import (
     several_texts,
     text_of,
 )
+from segments.expression.columns import Computed
 
 STRINGS: Final = pa.list_(pa.string())
 _NONE: Final = type(None)
@@ -68,7 +71,13 @@ class ColumnReader:
         self._widest: pa.DataType = pa.int64()
 
     def _coercion(self) -> Callable[[Any], Any]:
+        plain = self._plain_coercion()
+        return plain if self.field.computed is None else _of_computed(plain, self.field.kind)
+
+    def _plain_coercion(self) -> Callable[[Any], Any]:
         kind, handling = self.field.kind, self.field.multi_value
+        if kind is Kind.RAW:
+            return lambda value: value
         if kind is Kind.AUTO:
             return _auto_value
         if self.field.sketch is not None:
@@ -90,9 +99,14 @@ class ColumnReader:
         ``typed``: every value is known to be null or of the column's own type. An auto column stays a
         list of canonical values, because rows yet to come may widen it.
         """
+        if self.field.kind is Kind.RAW:
+            return values, []
         column = None if self._arrow is None else self._at_once(values, self._arrow, typed)
         if column is not None:
             return column, []
+        return self._one_by_one(values)
+
+    def _one_by_one(self, values: list[Any]) -> tuple[ArrowArray | list[Any], list[int]]:
         bad: list[int] = []
         canonical: list[Any] = []
         for at, value in enumerate(values):
@@ -102,6 +116,16 @@ class ColumnReader:
                 canonical.append(None)
                 bad.append(at)
         return canonical if self._arrow is None else self.build(canonical), bad
+
+    def read_computed(self, computed: Computed) -> tuple[ArrowArray | list[Any], list[int]]:
+        """As ``read``, of a transform's values; what is of the column's own type is taken as it is."""
+        if computed.column is not None and computed.column.type == self._arrow:
+            return computed.column, []
+        values = computed.to_list()
+        # Infinities come from expressions, never from JSON, and only the rules for single values know both.
+        if any(type(value) is float and math.isinf(value) for value in values):
+            return self._one_by_one(values)
+        return self.read(values)
 
     def _at_once(self, values: list[Any], arrow: pa.DataType, typed: bool) -> ArrowArray | None:
         """The column without looking at single values; None where their types are mixed or out of range."""
@@ -137,7 +161,9 @@ class ColumnReader:
         return pa.array(wide.astype(np.float32), from_pandas=True)
 
     def build(self, canonical: list[Any]) -> ArrowArray:
-        """The column of values that ``coerce`` gave."""
+        """The column of values that ``coerce`` gave; raw ones stay a list."""
+        if self.field.kind is Kind.RAW:
+            return canonical
         if self._arrow is None:
             return self._build_auto(canonical)
         if self._arrow == pa.string() and list in set(map(type, canonical)):
@@ -159,6 +185,21 @@ class ColumnReader:
                 pass
         self._widest = pa.float64()
         return pa.array([None if v is None else float(v) for v in canonical], pa.float64())
+
+
+def _of_computed(plain: Callable[[Any], Any], kind: Kind) -> Callable[[Any], Any]:
+    """An expression's infinity is stored exactly, where one of JSON's numbers would be too large to read."""
+    exact = {Kind.DOUBLE, Kind.FLOAT, Kind.METRIC_DOUBLE, Kind.METRIC_FLOAT, Kind.AUTO}
+
+    def coerce(value: Any) -> Any:
+        if type(value) is float and math.isinf(value):
+            if kind in exact:
+                return value
+            if kind is Kind.STRING:
+                return java_double(value)
+        return plain(value)
+
+    return coerce
 
 
 def _auto_value(value: Any) -> Any:

@@ -16,6 +16,7 @@ from ingest.appenderator.decoding.discovery import Discoverer
 from ingest.appenderator.decoding.fast import FastReader
 from ingest.appenderator.decoding.plan import compile_plan
 from ingest.appenderator.decoding.slow import SlowMessage, SlowReader, SlowRow
+from ingest.appenderator.decoding.transforms import Transforms
 from ingest.spec.model import DataSchema, Rejection
 from ingest.stream.supplier import Poll
 from segments.arrow_arrays import ArrowArray, array_of
@@ -59,7 +60,8 @@ class RowDecoder:
         self._readers = [ColumnReader(field) for field in self._plan.fields]
         self._times = TimeReader(schema.timestamp.format)
         self._fast = FastReader(self._plan)
-        self._slow = SlowReader(self._plan, self._readers)
+        self._transforms = Transforms(self._plan.transforms, self._plan.time_transform)
+        self._slow = SlowReader(self._plan, self._readers, self._transforms)
         self._discoverer = Discoverer(self._plan)
         self._only_slow = only_slow
 
@@ -69,7 +71,8 @@ class RowDecoder:
         fates: Fates = np.full(len(messages.values), Fate.GOOD, dtype=np.uint8)
         rows, slow = self._read(messages.values)
         rejected, problems = _judge(messages, slow, fates)
-        discovered = self._discoverer.read(rows.documents) if self._fast.reads_objects else {}
+        hiding = {name: rows.columns[at] for name, at in self._plan.shadowed}
+        discovered = self._discoverer.read(rows.documents, hiding) if self._fast.reads_objects else {}
         keep = self._kept(rows, discovered, messages, fates, opened_at_ms)
         for at, message in slow.items():
             if message.reasons and message.rows:
@@ -114,8 +117,15 @@ class RowDecoder:
         times_ms, good = self._read_times(self._fast.column(fast_rows, self._plan.time))
         columns: list[ArrowArray] = []
         bad = ~good
+        computed = self._transforms.of_rows(lambda source: self._fast.column(fast_rows, source), times_ms, bad)
+        times_ms = self._transforms.times_of(computed, times_ms, bad)
         for reader in self._readers:
             source = reader.field.source
+            if reader.field.computed is not None:
+                column, bad_rows = reader.read_computed(computed[reader.field.computed])
+                columns.append(column)
+                bad[bad_rows] = True
+                continue
             values = self._fast.column(fast_rows, source)
             column, bad_rows = reader.read(values, typed=self._fast.is_typed(source))
             columns.append(column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ingest.appenderator.decoding.columns import ColumnReader
@@ -20,8 +21,11 @@ class Discoverer:
         self._readers: dict[str, ColumnReader] = {}
         self._typed = plan.discovery is Discovery.TYPED
 
-    def read(self, documents: list[dict[str, Any]]) -> dict[str, ArrowArray]:
-        """Every discovered column that holds a value here, looking at each object, never at a sample."""
+    def read(self, documents: list[dict[str, Any]], hiding: Mapping[str, list[Any]]) -> dict[str, ArrowArray]:
+        """Every discovered column that holds a value here, looking at each object, never at a sample.
+
+        ``hiding`` are values of transforms that take the place of a field of their name.
+        """
         seen: dict[str, Source] = dict(self._plan.flattened)
         if self._plan.discover_roots:
             for name in dict.fromkeys(name for document in documents for name in document):
@@ -29,7 +33,7 @@ class Discoverer:
                     seen[name] = Source(name)
         columns: dict[str, ArrowArray] = {}
         for name, source in seen.items():
-            values = [field_of(document, source) for document in documents]
+            values = hiding[name] if name in hiding else [field_of(document, source) for document in documents]
             if not self._typed:
                 values = [value if _is_simple(value) else None for value in values]
             if values.count(None) < len(values):

@@ -46,7 +46,7 @@ class FastReader:
         if self.reads_objects:
             return msgspec.json.Decoder(dict[str, Any]).decode
         types: dict[str, Any] = {}
-        for source, kind in [(self._plan.time, None), *((f.source, f.kind) for f in self._plan.fields)]:
+        for source, kind in self._sources():
             if source.root is None:
                 continue
             typed = _TYPES.get(kind, Any) if kind is not None and not source.rest else Any
@@ -63,6 +63,12 @@ class FastReader:
         )
         self._typed = {root for root, kind in types.items() if kind is not Any}
         return msgspec.json.Decoder(struct).decode
+
+    def _sources(self) -> list[tuple[Source, Kind | None]]:
+        """What is read from objects: the time, fields that no transform computes, and what transforms read."""
+        fields = [(f.source, f.kind) for f in self._plan.fields if f.computed is None]
+        read = [(source, None) for transform in self._plan.transforms for _, source in transform.fields]
+        return [(self._plan.time, None), *fields, *read]
 
     def read(self, messages: Sequence[bytes | None]) -> tuple[list[Any], list[int]]:
         """The rows of the accepted messages, in order, and the positions of the others."""
@@ -105,7 +111,7 @@ class FastReader:
             self._typed_all = self._typed_all & self._typed
 
     def _taken(self, root: str) -> tuple[type, ...]:
-        kind = next(f.kind for f in self._plan.fields if f.source.root == root)
+        kind = next(f.kind for f in self._plan.fields if f.source.root == root and f.computed is None)
         if kind is Kind.STRING:
             return (str, type(None))
         if kind in (Kind.LONG, Kind.METRIC_LONG):

@@ -8,7 +8,10 @@ from enum import Enum
 
 from ingest.spec.json_path import Step
 from ingest.spec.model import DataSchema, Dimension, Discovery, Metric, MultiValueHandling
-from segments.filter.model import Filter, columns_of
+from segments.expression.tree import Binary, Expression
+from segments.expression.tree import Constant as ExpressionConstant
+from segments.expression.tree import columns_of as columns_read
+from segments.filter.model import Filter, columns_of, expressions_of
 from segments.schema import TIME_COLUMN
 from segments.sketch.shape import SketchShape
 
@@ -25,6 +28,7 @@ class Kind(Enum):
     METRIC_DOUBLE = "metric double"
     METRIC_FLOAT = "metric float"
     SKETCH = "sketch"
+    RAW = "raw"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column to be read from every object. ``label`` names it in error messages."""
+    """One column to be read from every object. ``label`` names it in error messages; ``computed`` is the position of
+    the transform that gives its values in place of ``source``."""
 
     label: str
     source: Source
@@ -45,6 +50,20 @@ class Field:
     multi_value: MultiValueHandling = MultiValueHandling.SORTED_ARRAY
     sketch: SketchShape | None = None
     stored_input: bool = False
+    computed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTransform:
+    """An expression and where its inputs come from: ``fields`` of the object, ``earlier`` transforms by position.
+
+    Only a filter's expressions read earlier ones. ``label`` names it in error messages.
+    """
+
+    label: str
+    expression: Expression
+    fields: tuple[tuple[str, Source], ...]
+    earlier: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +82,9 @@ class PlannedMetric:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``fields`` are all columns to read. ``dimensions`` and ``metrics`` point into them by position,
-    ``filter_fields`` by the name that the filter uses."""
+    """``fields`` are all columns to read. ``dimensions`` and ``metrics`` point into them by position, ``filter_fields``
+    by the name that the filter uses. ``transforms`` are those that something reads; ``time_transform`` is the
+    position of the one that replaces the time, ``shadowed`` are fields that hide a discovered one, by its name."""
 
     schema: DataSchema
     time: Source
@@ -76,6 +96,9 @@ class Plan:
     never_discovered: frozenset[str]
     flattened: tuple[tuple[str, Source], ...]
     discover_roots: bool
+    transforms: tuple[PlannedTransform, ...] = ()
+    time_transform: int | None = None
+    shadowed: tuple[tuple[str, int], ...] = ()
 
 
 _DIMENSION_KINDS = {"string": Kind.STRING, "long": Kind.LONG, "float": Kind.FLOAT, "double": Kind.DOUBLE}
@@ -86,16 +109,21 @@ _METRIC_KINDS = {"long": Kind.METRIC_LONG, "double": Kind.METRIC_DOUBLE, "float"
 def compile_plan(schema: DataSchema) -> Plan:
     """The plan of a schema that the spec's rules accepted."""
     flattened = {field.name: _source(field.steps) for field in schema.input_format.flatten}
-    fields = _Fields(flattened)
+    fields = _Fields(flattened, {transform.name: transform.expression for transform in schema.transforms})
+    time_transform = fields.transform(TIME_COLUMN)
     dimensions = tuple((dimension, fields.add_dimension(dimension)) for dimension in schema.dimensions)
     metrics = tuple(fields.add_metric(metric) for metric in schema.metrics)
     filter_fields = fields.add_filter(schema.filter)
     taken = {schema.timestamp.column, TIME_COLUMN, ""} | schema.exclusions
     taken |= {dimension.name for dimension in schema.dimensions}
     taken |= {name for metric in schema.metrics for name in (metric.name, *metric.fields)}
+    shadowed: tuple[tuple[str, int], ...] = ()
+    if schema.discovery is not Discovery.NONE:
+        hidden = [t.name for t in schema.transforms if t.name not in taken]
+        shadowed = tuple((name, fields.add_raw(name)) for name in hidden)
     return Plan(
         schema=schema,
-        time=fields.source_of(schema.timestamp.column),
+        time=fields.input_of(schema.timestamp.column),
         fields=tuple(fields.found),
         dimensions=dimensions,
         metrics=metrics,
@@ -104,25 +132,45 @@ def compile_plan(schema: DataSchema) -> Plan:
         never_discovered=frozenset(taken),
         flattened=tuple((name, source) for name, source in flattened.items() if name not in taken),
         discover_roots=schema.input_format.discover_fields,
+        transforms=tuple(fields.transforms),
+        time_transform=time_transform,
+        shadowed=shadowed,
     )
 
 
 class _Fields:
-    """Collects the fields to read; what two readers want alike is read once."""
+    """Collects the fields to read and the transforms they need; what two readers want alike is read once."""
 
-    def __init__(self, flattened: Mapping[str, Source]) -> None:
+    def __init__(self, flattened: Mapping[str, Source], expressions: Mapping[str, Expression]) -> None:
         self.found: list[Field] = []
+        self.transforms: list[PlannedTransform] = []
         self._flattened = flattened
+        self._expressions = expressions
         self._dimensions: dict[str, int] = {}
+        self._planned: dict[str, int] = {}
 
-    def source_of(self, name: str) -> Source:
+    def input_of(self, name: str) -> Source:
+        """Where a field of the object stands, whatever transform hides it."""
         # As in Druid a named field is found at the root also where undeclared ones are not discovered.
         return self._flattened.get(name, Source(name))
+
+    def transform(self, name: str) -> int | None:
+        """The position of the transform of this name, if there is one."""
+        if name not in self._planned and name in self._expressions:
+            tree = self._expressions[name]
+            names = [column for column in dict.fromkeys(columns_read(tree)) if column != TIME_COLUMN]
+            self._planned[name] = len(self.transforms)
+            inputs = tuple((column, self.input_of(column)) for column in names)
+            self.transforms.append(PlannedTransform(f"transform {name!r}", tree, inputs))
+        return self._planned.get(name)
+
+    def _field(self, name: str, kind: Kind, handling: MultiValueHandling = MultiValueHandling.SORTED_ARRAY) -> Field:
+        return Field(name, self.input_of(name), kind, handling, computed=self.transform(name))
 
     def add_dimension(self, dimension: Dimension) -> int:
         name = dimension.name
         self._dimensions[name] = at = len(self.found)
-        self.found.append(Field(name, self.source_of(name), _kind_of(dimension), _handling(dimension)))
+        self.found.append(self._field(name, _kind_of(dimension), _handling(dimension)))
         return at
 
     def add_metric(self, metric: Metric) -> PlannedMetric:
@@ -141,21 +189,39 @@ class _Fields:
             # A tuple's key is hashed as the text that a dimension would have.
             return self._add(metric.field, Kind.STRING, MultiValueHandling.ARRAY)
         if metric.sketch is not None:
-            field = Field(metric.field, self.source_of(metric.field), Kind.SKETCH)
+            field = self._field(metric.field, Kind.SKETCH)
             return self._place(replace(field, sketch=metric.sketch, stored_input=metric.stored_input))
         return self._add(metric.field, _METRIC_KINDS[metric.type_prefix])
 
     def add_filter(self, item: Filter | None) -> tuple[tuple[str, int], ...]:
         """Where each column of a filter is: a dimension as it is declared, anything else as text."""
-        names = sorted(columns_of(item) - {TIME_COLUMN} if item is not None else ())
-        return tuple((name, self._filter_field(name)) for name in names)
+        if item is None:
+            return ()
+        expressions = {found.column: found.expression for found in expressions_of(item)}
+        names = sorted(columns_of(item) - {TIME_COLUMN} - expressions.keys())
+        plain = tuple((name, self._filter_field(name)) for name in names)
+        return plain + tuple((name, self._filter_expression(tree)) for name, tree in expressions.items())
+
+    def _filter_expression(self, tree: Expression) -> int:
+        """The field of an expression's truth, which sees transforms in place of what they hide."""
+        names = [column for column in dict.fromkeys(columns_read(tree)) if column != TIME_COLUMN]
+        earlier = {name: at for name in names if (at := self.transform(name)) is not None}
+        inputs = tuple((name, self.input_of(name)) for name in names if name not in earlier)
+        truth = Binary("&&", tree, ExpressionConstant(1))
+        label = "filter expression"
+        self.transforms.append(PlannedTransform(label, truth, inputs, tuple(earlier.items())))
+        return self._place(Field(label, Source(None), Kind.LONG, computed=len(self.transforms) - 1))
 
     def _filter_field(self, name: str) -> int:
         declared = self._dimensions.get(name)
         return self._add(name, Kind.STRING, MultiValueHandling.ARRAY) if declared is None else declared
 
     def _add(self, name: str, kind: Kind, handling: MultiValueHandling = MultiValueHandling.SORTED_ARRAY) -> int:
-        return self._place(Field(name, self.source_of(name), kind, handling))
+        return self._place(self._field(name, kind, handling))
+
+    def add_raw(self, name: str) -> int:
+        """A field whose values stay what they are."""
+        return self._add(name, Kind.RAW)
 
     def _place(self, field: Field) -> int:
         if field not in self.found:

@@ -9,10 +9,12 @@ from typing import Any
 from ingest.appenderator.decoding.columns import ColumnReader
 from ingest.appenderator.decoding.documents import Unreadable, read_documents
 from ingest.appenderator.decoding.plan import Plan, Source
+from ingest.appenderator.decoding.transforms import Transforms
 from ingest.spec.json_path import follow
 from ingest.spec.model import Discovery
 from segments.coercion import BadValue, Truncated, shown
 from segments.errors import InvalidInterval
+from segments.expression.values import ExpressionFailed
 from segments.time_format import time_parser
 
 
@@ -39,9 +41,10 @@ class SlowMessage:
 class SlowReader:
     """For one thread. ``readers`` are those of the fast way, one per field of the plan."""
 
-    def __init__(self, plan: Plan, readers: list[ColumnReader]) -> None:
+    def __init__(self, plan: Plan, readers: list[ColumnReader], transforms: Transforms) -> None:
         self._plan = plan
         self._readers = readers
+        self._transforms = transforms
         self._parse_time = time_parser(plan.schema.timestamp.format)
         self._reject = plan.schema.reject_bad_values
 
@@ -75,10 +78,11 @@ class SlowReader:
             return
         try:
             time_ms = self._time_ms(field_of(document, self._plan.time))
-        except InvalidInterval as error:
+            time_ms, computed = self._transforms.of_row(lambda source: field_of(document, source), time_ms)
+        except (InvalidInterval, ExpressionFailed) as error:
             found.reasons.append(str(error))
             return
-        self._read_fields(document, time_ms, found)
+        self._read_fields(document, time_ms, computed, found)
 
     def _time_ms(self, value: Any) -> int:
         timestamp = self._plan.schema.timestamp
@@ -88,14 +92,15 @@ class SlowReader:
             raise InvalidInterval(f"no time in field {timestamp.column!r}")
         return self._parse_time(value)
 
-    def _read_fields(self, document: dict[str, Any], time_ms: int, found: SlowMessage) -> None:
+    def _read_fields(self, document: dict[str, Any], time_ms: int, computed: list[Any], found: SlowMessage) -> None:
         values: list[Any] = []
         errors: list[str] = []
         truncated: list[str] = []
         for reader in self._readers:
-            label = reader.field.label
+            label, place = reader.field.label, reader.field.computed
             try:
-                values.append(reader.coerce(field_of(document, reader.field.source)))
+                value = field_of(document, reader.field.source) if place is None else computed[place]
+                values.append(reader.coerce(value))
             except Truncated as cut:
                 values.append(cut.value)
                 truncated.append(label)
