@@ -7,7 +7,9 @@ from typing import Any
 
 MASK = "******"
 _SECRET = re.compile(
-    r"password|passwd|secret|jaas|credential|private.?key|\.key$|sasl\.oauthbearer|\btoken\b|\.pem$|key\.pem", re.I
+    r"password|passwd|secret|jaas|credential(?!s\.source)|private.?key|\.key$|sasl\.oauthbearer|\btoken\b|\.pem$|key\.pem"
+    r"|user\.info|authorization|cookie|api.?key",
+    re.I,
 )
 _LOGIN = re.compile(r"(://[^\s:/@]*:)[^\s/@]*@")
 """User and password of an address, as database URLs carry them."""
@@ -16,6 +18,11 @@ _LOGIN = re.compile(r"(://[^\s:/@]*:)[^\s/@]*@")
 def masked(document: Any, key: str = "") -> Any:
     """A copy with every secret's value replaced; providers that only say where a secret lies stay readable."""
     if isinstance(document, dict):
+        if document.get("type") == "environment":
+            return dict(document)
+        if document.get("type") == "mapString" and isinstance(document.get("config"), dict):
+            # Druid's provider for what is to stay hidden, whatever its entries are called.
+            return {**document, "config": dict.fromkeys(document["config"], MASK)}
         return {name: masked(value, str(name)) for name, value in document.items()}
     if isinstance(document, list):
         return [masked(value, key) for value in document]

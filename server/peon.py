@@ -31,7 +31,7 @@ from segments.live import LiveAnswer, LiveAsk
 from server.clients import HttpOverlordActions
 from server.http_pool import HttpPool
 from server.log_setup import set_up_logging
-from server.suppliers import kafka_reader
+from server.suppliers import kafka_reader, registry_schemas
 from server.task_control import TaskControlServer
 from server.task_settings import TaskSettings
 
@@ -110,12 +110,13 @@ def _run_held(directory: AttemptDirectory, spec: TaskSpec, settings: TaskSetting
         directory.write_identity(own_identity(spec.token, address, PROTOCOL_VERSION))
         pool = HttpPool()
         stack.callback(pool.close)
-        rows = AppenderRows(directory, spec, clock, restorable(directory.path.parent, spec, has_rows))
+        older = restorable(directory.path.parent, spec, has_rows)
+        rows = AppenderRows(directory, spec, clock, older, registry_schemas)
         stack.callback(rows.close)
         actions = HttpOverlordActions(settings.overlord_urls, pool, spec.token)
 
-        def supplier(posted: dict[str, Any]) -> RecordSupplier:
-            return kafka_reader(posted, spec.topic_id)
+        def supplier(posted: dict[str, Any], parts: frozenset[str]) -> RecordSupplier:
+            return kafka_reader(posted, spec.topic_id, parts)
 
         runner = TaskRunner(
             spec,

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ingest.clock import SystemClock
 from ingest.errors import SpecError
 from ingest.spec import parse_supervisor_spec
+from ingest.spec.formats import Registry
 from ingest.stream.kafka import KafkaSupplier
 from ingest.stream.properties import asking, translate
+from ingest.stream.registry import RegistrySchemas
+from ingest.stream.registry_settings import registry_settings
+from ingest.stream.schemas import WriterSchemas
 from ingest.stream.supplier import RecordSupplier
 
 LOOK_MS = 2_500
@@ -16,10 +21,23 @@ LOOK_MS = 2_500
 operator should see that of a broker that never answers within about ten seconds."""
 
 
-def kafka_reader(posted: dict[str, Any], topic_id: str | None) -> RecordSupplier:
-    """A task's supplier; it reads the topic's incarnation ``topic_id``."""
+def kafka_reader(posted: dict[str, Any], topic_id: str | None, parts: frozenset[str]) -> RecordSupplier:
+    """A task's supplier; it reads the topic's incarnation ``topic_id``, and ``parts`` of each record beside its value
+    and time."""
     topic, config = _client(posted)
-    return KafkaSupplier(topic, config, topic_id=topic_id)
+    return KafkaSupplier(topic, config, topic_id=topic_id, columns={"timestamps", *parts})
+
+
+def registry_schemas(registry: Registry) -> WriterSchemas:
+    """A task's view of a schema registry.
+
+    Raises:
+        SpecError: its settings cannot be used here, as where they name a variable that is not set.
+    """
+    settings = registry_settings(registry, os.environ)
+    if settings.problems:
+        raise SpecError(list(settings.problems))
+    return RegistrySchemas(registry.urls, settings, SystemClock())
 
 
 def kafka_observer(posted: dict[str, Any]) -> RecordSupplier:

@@ -41,6 +41,7 @@ from ingest.protocol import (
     WorkerHeartbeat,
 )
 from ingest.stream.memory import MemoryStream, MemorySupplier
+from ingest.stream.schemas import SchemaSources
 from ingest.task.appending import AppenderRows, has_rows
 from ingest.task.directory import AttemptDirectory
 from ingest.task.restore import restorable
@@ -129,7 +130,7 @@ class TaskThread:
         directory = AttemptDirectory.of(system.root, task)
         directory.create(task)
         older = restorable(system.root / "attempts", task, has_rows)
-        self.rows = AppenderRows(directory, task, system.clock, older)
+        self.rows = AppenderRows(directory, task, system.clock, older, system.schemas)
         ports = TaskPorts(LocalActions(system), self.rows, self._supplier, system.storage, system.clock)
         hello = TaskHello(task.token, task.token, 1, system.protocol)
         self.runner = TaskRunner(task, ports, hello, system.held_bytes_max)
@@ -138,8 +139,10 @@ class TaskThread:
         self.thread = threading.Thread(target=self._run, name=task.task_id, daemon=True)
         self.thread.start()
 
-    def _supplier(self, posted: dict[str, Any]) -> MemorySupplier:
-        return MemorySupplier(self._system.broker(posted), self.task.topic, topic_id=self.task.topic_id)
+    def _supplier(self, posted: dict[str, Any], parts: frozenset[str]) -> MemorySupplier:
+        columns = {"timestamps", *parts}
+        broker = self._system.broker(posted)
+        return MemorySupplier(broker, self.task.topic, topic_id=self.task.topic_id, columns=columns)
 
     def _run(self) -> None:
         self.outcome = self.runner.run()
@@ -209,6 +212,7 @@ class System:
         self.protocol = PROTOCOL_VERSION  # announced by tasks that start from now on
         self.store = MemoryMetadataStore()
         self.storage = MemoryDeepStorage()
+        self.schemas: SchemaSources | None = None
         self.stream = MemoryStream()
         self.brokers = {BROKER: self.stream}  # by the bootstrap.servers of a spec
         self._tokens = itertools.count(1)

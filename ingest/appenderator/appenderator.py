@@ -32,6 +32,7 @@ from ingest.appenderator.sequence_rows import FileNames, SequenceRows
 from ingest.offsets import OffsetMap
 from ingest.protocol import SequenceRecord
 from ingest.spec.model import SupervisorSpec
+from ingest.stream.schemas import SchemaSources
 from ingest.stream.supplier import Poll
 from segments.errors import StorageError
 from segments.live import LiveAnswer, LiveAsk
@@ -65,9 +66,10 @@ class Appended:
 
 
 class Appenderator:
-    """The rows of one task attempt, kept below ``directory``, which is its own."""
+    """The rows of one task attempt, kept below ``directory``, which is its own. ``schemas`` opens registries."""
 
-    def __init__(self, directory: Path, group: int, token: str) -> None:
+    def __init__(self, directory: Path, group: int, token: str, schemas: SchemaSources | None = None) -> None:
+        self._schemas = schemas
         make_directories(directory)
         self._directory = directory
         self._group = group
@@ -101,6 +103,9 @@ class Appenderator:
 
         Polls must begin where the sequence stands and stay below its end. A limit can only be passed
         by the rows of one message.
+
+        Raises:
+            StreamError: what the records are read by cannot be had now; nothing was appended.
         """
         sequence = self._sequences[number]
         batch = self._decoder(sequence).decode(polls, sequence.record.opened_at_ms)
@@ -118,7 +123,9 @@ class Appenderator:
         version = sequence.record.spec_version
         decoder = self._decoders.get(version)
         if decoder is None:
-            decoder = self._decoders[version] = RowDecoder(sequence.spec.data_schema, sequence.spec.io.rejection)
+            spec = sequence.spec
+            decoder = RowDecoder(spec.data_schema, spec.io.rejection, schemas=self._schemas)
+            self._decoders[version] = decoder
         return decoder
 
     def _count(self, batch: DecodedBatch) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ingest.errors import SpecError, SpecProblem
 from ingest.spec import SupervisorSpec, parse_supervisor_spec
+from ingest.spec.formats import AvroFormat, KafkaFormat, ProtobufFormat, Registry
+from ingest.spec.model import InputFormat
 from ingest.stream.properties import ClientProperties, translate
+from ingest.stream.registry_settings import registry_settings
 
 
 def judge_spec(posted: Any) -> tuple[SupervisorSpec, tuple[str, ...]]:
@@ -21,15 +25,37 @@ def judge_spec(posted: Any) -> tuple[SupervisorSpec, tuple[str, ...]]:
         spec, warnings = parse_supervisor_spec(posted)
     except SpecError as error:
         raise SpecError(_once([*error.problems, *client.problems])) from error
-    if client.problems:
-        raise SpecError(list(client.problems))
-    return spec, (*warnings, *client.warnings)
+    registries = [
+        registry_settings(registry, None, path)
+        for path, registry in _registries(spec.data_schema.input_format, f"{_root(posted)}.ioConfig.inputFormat")
+    ]
+    problems = [*client.problems, *(problem for found in registries for problem in found.problems)]
+    if problems:
+        raise SpecError(problems)
+    return spec, (*warnings, *client.warnings, *(text for found in registries for text in found.warnings))
+
+
+def _root(posted: Any) -> str:
+    return "$.spec" if isinstance(posted, dict) and isinstance(posted.get("spec"), dict) else "$"
+
+
+def _registries(form: InputFormat, path: str) -> Iterator[tuple[str, Registry]]:
+    """The schema registries that a format names, each with its path."""
+    match form:
+        case KafkaFormat(value, key):
+            yield from _registries(value, f"{path}.valueFormat")
+            if key is not None:
+                yield from _registries(key, f"{path}.keyFormat")
+        case AvroFormat(Registry() as registry):
+            yield f"{path}.avroBytesDecoder", registry
+        case ProtobufFormat(Registry() as registry):
+            yield f"{path}.protoBytesDecoder", registry
 
 
 def _client_of(posted: Any) -> ClientProperties:
     """What the properties mean, as far as they are there at all."""
-    wrapped = isinstance(posted, dict) and isinstance(posted.get("spec"), dict)
-    root, configs = ("$.spec", posted["spec"]) if wrapped else ("$", posted)
+    root = _root(posted)
+    configs = posted["spec"] if root == "$.spec" else posted
     config = configs.get("ioConfig") if isinstance(configs, dict) else None
     properties = config.get("consumerProperties") if isinstance(config, dict) else None
     if not isinstance(properties, dict):

@@ -10,9 +10,10 @@ import threading
 from typing import Any
 
 from ingest.clock import Clock
-from ingest.errors import IngestError, OverlordUnreachable, StoreUnreachable
+from ingest.errors import IngestError, OverlordUnreachable, SpecError, StoreUnreachable
 from ingest.metadata.records import DesiredState, Leadership, ResetWish, SupervisorRecord
 from ingest.offsets import OffsetMap
+from ingest.overlord.hidden import is_hidden, supervisor_of, unhidden
 from ingest.overlord.judging import judge_spec
 from ingest.overlord.leader import LeaderElection, LeaderSettings
 from ingest.overlord.reports import facts_of
@@ -140,7 +141,7 @@ class Overlord:
             SpecError, NotLeading, StoreUnreachable, StoreConflict.
             WrongState: it names another topic while tasks of the old one still hold rows.
         """
-        spec, warnings = judge_spec(posted)
+        spec, warnings = judge_spec(self._unhidden(posted))
         desired = DesiredState.SUSPENDED if spec.suspended else DesiredState.RUNNING
         with self._wishing:
             term = self.leading()
@@ -150,6 +151,17 @@ class Overlord:
             )
             term.supervise(record, spec)
         return record, warnings
+
+    def _unhidden(self, posted: Any) -> Any:
+        """A spec that was got from here shows no secret; posted again it means those that are stored."""
+        if not is_hidden(posted):
+            return posted
+        supervisor = supervisor_of(posted)
+        stored = None if supervisor is None else self._ports.store.supervisor(supervisor)
+        found, problems = unhidden(posted, None if stored is None else stored.spec)
+        if problems:
+            raise SpecError(problems)
+        return found
 
     def _check_same_topic(self, spec: SupervisorSpec) -> None:
         """Unpublished sequences hold offsets of the old topic; under the new spec these would be read

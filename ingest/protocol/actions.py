@@ -35,8 +35,9 @@ class TaskHeartbeat:
 
     ``positions`` belong to the open sequence ``sequence``; ``behind`` says that an earlier one is not
     read to its saved end yet, so that they prove nothing about its rows. ``status`` is a word for people
-    (reading, paused, back_pressure, publishing, stopping). ``counters`` are totals since the
-    attempt started (processed, processedWithError, thrownAway, unparseable, ...).
+    (reading, cannot_read with its reason in ``detail``, paused, back_pressure, publishing, stopping).
+    ``counters`` are totals since the attempt started (processed, processedWithError, thrownAway,
+    unparseable, ...).
     """
 
     token: str

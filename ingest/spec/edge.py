@@ -142,15 +142,6 @@ class FlattenEdge(Edge):
     fields: list[Annotated[FlattenFieldEdge, BeforeValidator(_named)]] = []
 
 
-class InputFormatEdge(Edge):
-    type: StrictStr | None = None
-    flatten_spec: FlattenEdge | None = None
-    feature_spec: dict[str, Any] | None = None
-    keep_null_columns: bool = False
-    assume_newline_delimited: bool = False
-    use_json_node_reader: bool = False
-
-
 class IdleEdge(Edge):
     enabled: bool = False
     inactive_after_millis: int = 600_000
@@ -184,7 +175,7 @@ class IOConfigEdge(Edge):
     topic: StrictStr | None = None
     topic_pattern: StrictStr | None = None
     consumer_properties: dict[str, Any] | None = None
-    input_format: InputFormatEdge | None = None
+    input_format: dict[str, Any] | None = None
     poll_timeout: int = 100
     replicas: int = 1
     task_count: int = 1
@@ -201,6 +192,7 @@ class IOConfigEdge(Edge):
     stop_task_count: int | None = None
     server_priority_to_replicas: dict[str, Any] | None = None
     bounded_stream_config: dict[str, Any] | None = None
+    header_based_filter_config: dict[str, Any] | None = None
     config_overrides: dict[str, Any] | None = None
     emit_time_lag_metrics: bool = False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ingest.spec.json_path import Step
 from segments.expression.tree import Expression
@@ -129,13 +129,38 @@ class Documents(Enum):
     PREFIX = "prefix"  # useJsonNodeReader: what stands before a syntax error is kept
 
 
+class InputFormat(Protocol):
+    """How messages become documents: ``JsonFormat`` or one of ``ingest.spec.formats``.
+
+    ``flatten`` are fields computed from each document; ``discover_fields`` False leaves only those.
+    """
+
+    @property
+    def flatten(self) -> tuple[FlattenField, ...]: ...
+    @property
+    def discover_fields(self) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class JsonFormat:
-    """``inputFormat`` of type json. ``discover_fields`` False leaves only the flattened fields."""
+    """``inputFormat`` of type json. ``features`` are what Jackson is told to take beside JSON."""
 
     flatten: tuple[FlattenField, ...] = ()
     discover_fields: bool = True
     documents: Documents = Documents.WHOLE
+    features: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderFilter:
+    """``headerBasedFilterConfig``: a record whose last header ``name`` has another value than these is filtered.
+
+    A record without the header is kept.
+    """
+
+    name: str
+    values: frozenset[str]
+    encoding: str = "utf-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +177,10 @@ class DataSchema:
     query_granularity: Granularity
     rollup: bool
     filter: Filter | None
-    input_format: JsonFormat
+    input_format: InputFormat
     reject_bad_values: bool = False
     transforms: tuple[Transform, ...] = ()
+    header_filter: HeaderFilter | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from ingest.spec.edge import (
 )
 from ingest.spec.model import DataSchema, Dimension, Discovery, JsonFormat, Metric, MultiValueHandling, TimestampSpec
 from ingest.spec.notes import PLACEHOLDER, Notes
-from ingest.spec.rules_format import read_input_format
+from ingest.spec.rules_format import read_header_filter, read_input_format
 from ingest.spec.rules_metrics import read_metrics
 from ingest.spec.rules_transform import read_transforms
 from segments.civil import parse_iso_ms
@@ -49,7 +49,9 @@ def read_data_schema(
     _unique(dimensions, metrics, path, notes)
     granularities = _granularities(block, f"{path}.granularitySpec", notes)
     transforms, row_filter = read_transforms(block.transform_spec, f"{path}.transformSpec", notes)
-    input_format = read_input_format(io.input_format, f"{root}.ioConfig.inputFormat", notes)
+    input_format = read_input_format(io.input_format, f"{root}.ioConfig.inputFormat", notes, io.topic or "")
+    where = f"{root}.ioConfig.headerBasedFilterConfig"
+    header_filter = read_header_filter(io.header_based_filter_config, where, notes)
     if len(notes.problems) > before or granularities is None:
         return None
     return DataSchema(
@@ -66,6 +68,7 @@ def read_data_schema(
         input_format=input_format or JsonFormat(),
         reject_bad_values=tuning.on_bad_value == "reject",
         transforms=transforms,
+        header_filter=header_filter,
     )
 
 

@@ -31,8 +31,6 @@ def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOCo
         notes.refused(f"{path}.boundedStreamConfig", block.bounded_stream_config, "a bounded range", "remove it")
     if block.config_overrides is not None:
         notes.refused(f"{path}.configOverrides", "{...}", "overriding properties", "put them into consumerProperties")
-    for name in sorted(n for n in block.model_extra or {} if n.startswith("headerBasedFilter")):
-        notes.refused(f"{path}.{name}", "{...}", "filtering by headers", "use transformSpec.filter")
     _without_effect(block, path, notes)
     _counts(block, path, notes)
     least = (

@@ -95,26 +95,20 @@ class MemoryStream:
         *,
         timestamp_ms: int = 0,
         key: bytes | None = None,
+        headers: Headers = (),
     ) -> int:
         """Appends records outside any transaction and returns the offset of the first."""
-        return self._append(topic, partition, values, timestamp_ms, key, None)
+        records = (_Record(value, timestamp_ms, key, headers, None) for value in values)
+        return self._append(topic, partition, records)
 
-    def _append(
-        self,
-        topic: str,
-        partition: int,
-        values: Iterable[bytes | None],
-        timestamp_ms: int,
-        key: bytes | None,
-        transaction: Transaction | None,
-    ) -> int:
+    def _append(self, topic: str, partition: int, records: Iterable[_Record]) -> int:
         with self._changed:
             part = self._partition(topic, partition)
             first = part.end
-            if transaction is not None:
-                part.open_from.setdefault(transaction, first)
-            for value in values:
-                part.records[part.end] = _Record(value, timestamp_ms, key, (), transaction)
+            for record in records:
+                if record.transaction is not None:
+                    part.open_from.setdefault(record.transaction, first)
+                part.records[part.end] = record
                 part.end += 1
             self._changed.notify_all()
             return first
@@ -183,7 +177,8 @@ class Transaction:
     def append(self, topic: str, partition: int, values: Iterable[bytes | None], *, timestamp_ms: int = 0) -> int:
         """Appends records inside the transaction and returns the offset of the first."""
         self._touched[topic, partition] = None
-        return self._stream._append(topic, partition, values, timestamp_ms, None, self)
+        records = (_Record(value, timestamp_ms, None, (), self) for value in values)
+        return self._stream._append(topic, partition, records)
 
     def commit(self) -> None:
         """Makes the records visible."""

@@ -83,6 +83,14 @@ def translate(
     return ClientProperties({**DEFAULTS, **work.config}, tuple(work.warnings), tuple(work.problems))
 
 
+def resolved(
+    properties: Mapping[str, object], environ: Mapping[str, str] | None, path: str
+) -> tuple[dict[str, object], list[SpecProblem]]:
+    """Properties of another client with Druid's providers replaced by what they bring; see `translate`."""
+    work = _Translation(path, environ)
+    return work.resolve(properties), work.problems
+
+
 def asking(config: Mapping[str, Setting]) -> dict[str, Setting]:
     """The settings of a client that only asks for topics and offsets: those of a reader are left out."""
     return {name: value for name, value in config.items() if not name.startswith(READING)}

@@ -25,7 +25,7 @@ from ingest.protocol import PROTOCOL_VERSION, AttemptRecord, SealCommand, Sequen
 from ingest.spec import SupervisorSpec
 from ingest.supervisor.config import SupervisorConfig
 from ingest.supervisor.discovery import StreamDiscovery, StreamView
-from ingest.supervisor.health import Problem, Status
+from ingest.supervisor.health import CANNOT_READ, Problem, Status, Unreadable
 from ingest.supervisor.machine import SupervisorMachine
 from ingest.supervisor.messages import (
     AttemptCreated,
@@ -129,6 +129,7 @@ class SupervisorRunner:
         self._stopping = threading.Event()
         self._addresses: dict[str, str] = {}
         self._beats: dict[str, TaskHeartbeat] = {}
+        self._unreadable = Unreadable()
         self._store_problems: deque[Problem] = deque(maxlen=PROBLEMS_KEPT)
         self._health = Status("PENDING", "PENDING", True)
         self._waiting_for: tuple[str, ...] = ()
@@ -250,6 +251,11 @@ class SupervisorRunner:
         stopping = bool(machine.groups) and machine.desired is not DesiredState.RUNNING
         self._health = machine.health.status(machine.desired, stopping, started)
         self._waiting_for = machine.waiting_for()
+        unreadable = self._unreadable.lasting(self._ports.clock.monotonic_ms())
+        if unreadable is not None:
+            self._waiting_for = (*self._waiting_for, unreadable)
+            if self._health.healthy:
+                self._health = Status("UNHEALTHY_TASKS", "UNHEALTHY_TASKS", False)
         self._scaling = None if machine.scaler is None else machine.scaler.view(machine.task_count)
 
     def _drain(self, wait_ms: int) -> None:
@@ -279,6 +285,8 @@ class SupervisorRunner:
                 self._note_address(attempt)
             case TaskBeat(beat=beat):
                 self._beats[beat.token] = beat
+                why = (beat.detail or CANNOT_READ) if beat.status == CANNOT_READ else None
+                self._unreadable.heard(beat.token, why, self._ports.clock.monotonic_ms())
             case DesiredChanged(config=config):
                 self._config = config
             case SequenceSealed(records=records):
@@ -302,6 +310,7 @@ class SupervisorRunner:
         else:
             self._addresses.pop(attempt.token, None)
             self._beats.pop(attempt.token, None)
+            self._unreadable.gone(attempt.token)
 
     # ---------------------------------------------------------------- commands
 

@@ -15,6 +15,7 @@ from ingest.clock import Clock
 from ingest.offsets import OffsetMap
 from ingest.protocol import SequenceRecord, TaskSpec
 from ingest.spec import SupervisorSpec, parse_supervisor_spec
+from ingest.stream.schemas import SchemaSources
 from ingest.stream.supplier import Poll
 from ingest.task.directory import AttemptDirectory
 from ingest.task.messages import Run, Totals
@@ -40,9 +41,14 @@ class AppenderRows:
     """``TaskRows`` of one attempt; restores from the first of ``older`` (ended attempts, newest first)."""
 
     def __init__(
-        self, directory: AttemptDirectory, spec: TaskSpec, clock: Clock, older: Sequence[AttemptDirectory]
+        self,
+        directory: AttemptDirectory,
+        spec: TaskSpec,
+        clock: Clock,
+        older: Sequence[AttemptDirectory],
+        schemas: SchemaSources | None = None,
     ) -> None:
-        self._appenderator = Appenderator(directory.work, spec.group, spec.token)
+        self._appenderator = Appenderator(directory.work, spec.group, spec.token, schemas)
         self._clock = clock
         self._specs: dict[int, SupervisorSpec] = {}
         self._bytes_read = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import structlog
@@ -12,6 +12,7 @@ from ingest.errors import StreamError
 from ingest.offsets import OffsetMap
 from ingest.protocol import TaskSpec
 from ingest.spec import parse_supervisor_spec
+from ingest.spec.formats import parts_read
 from ingest.stream.supplier import OffsetOutOfRange, Poll, RecordSupplier, TopicRecreated
 from ingest.task.messages import ReadWindow
 from ingest.task.polls import split_at_ends
@@ -24,8 +25,11 @@ POLL_WAIT_MS = 4
 BATCH_MESSAGES = 16_384
 RETRY_MS = 500
 
-Suppliers = Callable[[dict[str, Any]], RecordSupplier]
-"""Builds a supplier from a supervisor spec as posted; it connects on first use. Raises IngestError."""
+Suppliers = Callable[[dict[str, Any], frozenset[str]], RecordSupplier]
+"""Builds a supplier from a supervisor spec as posted; it connects on first use. Raises IngestError.
+
+The names are those of ``ingest.spec.formats``: what a record is read with beside its value and time.
+"""
 
 
 class StreamReader:
@@ -34,10 +38,19 @@ class StreamReader:
     ``error`` says why nothing can be read at present, for people; it may be read from any thread.
     """
 
-    def __init__(self, suppliers: Suppliers, posted: dict[str, Any], rows: TaskRows, clock: Clock) -> None:
+    def __init__(
+        self,
+        suppliers: Suppliers,
+        posted: dict[str, Any],
+        rows: TaskRows,
+        clock: Clock,
+        earlier: Iterable[dict[str, Any]] = (),
+    ) -> None:
         self._suppliers = suppliers
-        self._properties = _properties_of(posted)
-        self._supplier = suppliers(posted)
+        self._properties, parts = _read_of(posted)
+        # Sequences of earlier specs may still be read, and want what those said.
+        self._parts = parts.union(*(_read_of(spec)[1] for spec in earlier))
+        self._supplier = suppliers(posted, self._parts)
         self._rows = rows
         self._clock = clock
         self._pending: list[Poll] = []
@@ -61,11 +74,11 @@ class StreamReader:
         Raises:
             IngestError: the spec's properties cannot be used here; what was in use stays so.
         """
-        properties = _properties_of(posted)
-        if properties == self._properties:
+        properties, parts = _read_of(posted)
+        if properties == self._properties and parts <= self._parts:
             return
-        before, self._supplier = self._supplier, self._suppliers(posted)
-        self._properties = properties
+        before, self._supplier = self._supplier, self._suppliers(posted, self._parts | parts)
+        self._properties, self._parts = properties, self._parts | parts
         self._pending, self._seek_due, self._again_ms = [], True, 0
         before.close()
 
@@ -91,12 +104,9 @@ class StreamReader:
             self._follow(windows, positions)
             if not self._pending:
                 self._pending = self._supplier.poll(BATCH_MESSAGES, POLL_WAIT_MS)
-            self.error = None
+                self.error = None
         except StreamError as error:
-            if self.error is None:
-                log.warning("stream not readable", error=str(error))
-            self.error = str(error)
-            self._again_ms = self._clock.monotonic_ms() + RETRY_MS
+            self._note(error)
             # A partition whose offset does not exist stands still until it is assigned anew: say so again.
             self._seek_due = self._seek_due or isinstance(error, OffsetOutOfRange)
             raise
@@ -105,15 +115,30 @@ class StreamReader:
         """Appends what fits the first window that wants some of it; the rest stays pending.
 
         None when nothing wants it now: it is read again once something does.
+
+        Raises:
+            StreamError: what the records are read by cannot be had; noted as by ``fill``, and all of it
+                stays pending.
         """
         for window in windows:
             inside, after = split_at_ends(self._pending, window.end)
             if inside:
-                appended = self._rows.append(window.number, inside)
+                try:
+                    appended = self._rows.append(window.number, inside)
+                except StreamError as error:
+                    self._note(error)
+                    raise
+                self.error = None
                 self._pending = [*appended.rest, *after]
                 return window.number, appended
         self._pending, self._seek_due = [], True
         return None
+
+    def _note(self, error: StreamError) -> None:
+        if self.error is None:
+            log.warning("stream not readable", error=str(error))
+        self.error = str(error)
+        self._again_ms = self._clock.monotonic_ms() + RETRY_MS
 
     def log_starts(self, partitions: Sequence[int]) -> dict[int, int]:
         """The first offsets the stream still has; empty when they cannot be learnt now."""
@@ -138,5 +163,7 @@ class StreamReader:
             self._paused = full
 
 
-def _properties_of(posted: dict[str, Any]) -> dict[str, Any]:
-    return parse_supervisor_spec(posted)[0].io.consumer_properties
+def _read_of(posted: dict[str, Any]) -> tuple[dict[str, Any], frozenset[str]]:
+    """How a spec's records are read: the client's properties and the parts that are wanted."""
+    spec = parse_supervisor_spec(posted)[0]
+    return spec.io.consumer_properties, parts_read(spec.data_schema)

@@ -57,7 +57,12 @@ class TaskRows(Protocol):
         ...
 
     def append(self, number: int, polls: list[Poll]) -> Appended:
-        """Decodes and appends; ends early after the message that reaches a row limit of the sequence."""
+        """Decodes and appends; ends early after the message that reaches a row limit of the sequence.
+
+        Raises:
+            StreamError: what the records are read by (a schema registry, a descriptor) cannot be had now;
+                nothing was appended, and the same polls are to be given again.
+        """
         ...
 
     def cut(self, number: int) -> None:

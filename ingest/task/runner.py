@@ -131,7 +131,7 @@ class TaskRunner:
         self._questions: queue.SimpleQueue[Callable[[], Event] | None] = queue.SimpleQueue()
         self._asker = threading.Thread(target=self._ask_forever, name="questions", daemon=True)
         self._view: TaskView = self._machine.view()
-        self._reader = StreamReader(ports.suppliers, self._specs[newest], ports.rows, ports.clock)
+        self._reader = StreamReader(ports.suppliers, self._specs[newest], ports.rows, ports.clock, self._specs.values())
         self._disk = TaskDisk(ports.rows, ports.clock)
         self._next_tick_ms = 0
         self._outcome: Outcome | None = None
@@ -294,7 +294,10 @@ class TaskRunner:
         except StreamError:
             return
         while self._reader.has_pending and self._mailbox.is_empty and machine.is_reading:
-            done = self._reader.append_some(machine.windows())
+            try:
+                done = self._reader.append_some(machine.windows())
+            except StreamError:
+                return
             if done is None:
                 return
             number, appended = done

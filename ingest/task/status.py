@@ -6,6 +6,7 @@ from typing import Any
 
 from ingest.protocol import TaskHeartbeat
 from ingest.task.machine_state import TaskView
+from ingest.task.messages import TaskStatus
 from ingest.task.rows import TaskRows
 
 PARSE_ERRORS_TOLD = 10
@@ -40,7 +41,8 @@ def compose_heartbeat(token: str, view: TaskView, rows: TaskRows, stream_error: 
         token=token,
         sequence=max(view.sequence, 0),
         positions=view.positions,
-        status=view.status.value,
+        # The word for it stands in ingest.supervisor.health, which a task does not see.
+        status="cannot_read" if stream_error and view.status is TaskStatus.READING else view.status.value,
         paused_since_ms=view.paused_since_ms,
         unpublished_rows=held_rows,
         unpublished_bytes=held_bytes,

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest.appenderator.decoding.non_finite import keeping
 from ingest.appenderator.decoding.plan import Field, Kind
 from ingest.appenderator.decoding.sketches import SketchInput
 from ingest.spec.model import MultiValueHandling
-from segments.arrow_arrays import ArrowArray
+from segments.arrow_arrays import ArrowArray, array_of
 from segments.coercion import (
     LONG_MAX,
     LONG_MIN,
@@ -62,11 +63,16 @@ _COERCIONS: Final[dict[Kind, Callable[[Any], Any]]] = {
 
 
 class ColumnReader:
-    """One field's values to an Arrow array. Auto columns only ever widen: long, double, string. For one thread."""
+    """One field's values to an Arrow array. Auto columns only ever widen: long, double, string. For one thread.
 
-    def __init__(self, field: Field) -> None:
+    ``non_finite``: floats that are no finite number are values, and stored exactly.
+    """
+
+    def __init__(self, field: Field, *, non_finite: bool = False) -> None:
         self.field = field
-        self.coerce: Callable[[Any], Any] = self._coercion()
+        self._non_finite = non_finite
+        coerce = self._coercion()
+        self.coerce: Callable[[Any], Any] = keeping(field.kind, coerce) if non_finite else coerce
         self._arrow: pa.DataType | None = _ARROW.get(field.kind)
         self._widest: pa.DataType = pa.int64()
 
@@ -156,8 +162,12 @@ class ColumnReader:
         if self._arrow != pa.float32():
             return pa.array(values, self._arrow)
         wide = np.array(values, dtype=np.float64)  # None becomes NaN, which JSON cannot hold
-        if wide.size and np.nanmax(np.abs(wide), initial=0.0) > _FLOAT32_MAX:
+        finite = wide[np.isfinite(wide)] if self._non_finite else wide
+        if finite.size and np.nanmax(np.abs(finite), initial=0.0) > _FLOAT32_MAX:
             raise OverflowError
+        if self._non_finite:
+            absent = np.fromiter((value is None for value in values), dtype=np.bool_, count=len(values))
+            return array_of(wide.astype(np.float32), absent)
         return pa.array(wide.astype(np.float32), from_pandas=True)
 
     def build(self, canonical: list[Any]) -> ArrowArray:

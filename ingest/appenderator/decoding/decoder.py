@@ -14,10 +14,15 @@ from ingest.appenderator.decoding.batch import DecodedBatch, Fate, Fates, Ints, 
 from ingest.appenderator.decoding.columns import ColumnReader, joined
 from ingest.appenderator.decoding.discovery import Discoverer
 from ingest.appenderator.decoding.fast import FastReader
+from ingest.appenderator.decoding.formats import document_reader
+from ingest.appenderator.decoding.non_finite import holds_non_finite
+from ingest.appenderator.decoding.objects import ObjectReader
 from ingest.appenderator.decoding.plan import compile_plan
+from ingest.appenderator.decoding.records import kept_by_headers, messages_of
 from ingest.appenderator.decoding.slow import SlowMessage, SlowReader, SlowRow
 from ingest.appenderator.decoding.transforms import Transforms
-from ingest.spec.model import DataSchema, Rejection
+from ingest.spec.model import DataSchema, JsonFormat, Rejection
+from ingest.stream.schemas import SchemaSources
 from ingest.stream.supplier import Poll
 from segments.arrow_arrays import ArrowArray, array_of
 from segments.filter.evaluate import passing_rows
@@ -51,25 +56,40 @@ class _Messages:
 class RowDecoder:
     """Decodes one spec version's messages. For one thread.
 
-    ``only_slow`` leaves the fast way out; the result is the same, which tests rely on.
+    ``only_slow`` leaves the fast way out; the result is the same, which tests rely on. ``schemas`` opens
+    the registries that the format names.
     """
 
-    def __init__(self, schema: DataSchema, rejection: Rejection | None = None, *, only_slow: bool = False) -> None:
+    def __init__(
+        self,
+        schema: DataSchema,
+        rejection: Rejection | None = None,
+        *,
+        only_slow: bool = False,
+        schemas: SchemaSources | None = None,
+    ) -> None:
         self._plan = compile_plan(schema)
         self._rejection = rejection or Rejection()
-        self._readers = [ColumnReader(field) for field in self._plan.fields]
+        exact = holds_non_finite(schema.input_format)
+        self._readers = [ColumnReader(field, non_finite=exact) for field in self._plan.fields]
         self._times = TimeReader(schema.timestamp.format)
-        self._fast = FastReader(self._plan)
+        documents = document_reader(schema.input_format, schemas)
+        plain = isinstance(schema.input_format, JsonFormat)
+        self._fast: FastReader | ObjectReader = FastReader(self._plan) if plain else ObjectReader(self._plan, documents)
         self._transforms = Transforms(self._plan.transforms, self._plan.time_transform)
-        self._slow = SlowReader(self._plan, self._readers, self._transforms)
+        self._slow = SlowReader(self._plan, self._readers, self._transforms, documents)
         self._discoverer = Discoverer(self._plan)
         self._only_slow = only_slow
 
     def decode(self, polls: Sequence[Poll], opened_at_ms: int) -> DecodedBatch:
-        """One batch of all polls. ``opened_at_ms`` is the stored time of the sequence (PR-15)."""
+        """One batch of all polls. ``opened_at_ms`` is the stored time of the sequence (PR-15).
+
+        Raises:
+            SchemaRegistryUnreachable, DescriptorUnusable: nothing was decided; decode the same polls again.
+        """
         messages = _gather(polls)
         fates: Fates = np.full(len(messages.values), Fate.GOOD, dtype=np.uint8)
-        rows, slow = self._read(messages.values)
+        rows, slow = self._read_kept(polls, fates)
         rejected, problems = _judge(messages, slow, fates)
         hiding = {name: rows.columns[at] for name, at in self._plan.shadowed}
         discovered = self._discoverer.read(rows.documents, hiding) if self._fast.reads_objects else {}
@@ -97,7 +117,20 @@ class RowDecoder:
             truncated=truncated,
         )
 
-    def _read(self, values: list[bytes | None]) -> tuple[_Rows, dict[int, SlowMessage]]:
+    def _read_kept(self, polls: Sequence[Poll], fates: Fates) -> tuple[_Rows, dict[int, SlowMessage]]:
+        """As ``_read``, without the records that their headers keep out, whose fates are set."""
+        schema = self._plan.schema
+        values = messages_of(polls, schema.input_format)
+        if schema.header_filter is None:
+            return self._read(values)
+        kept = kept_by_headers(polls, schema.header_filter)
+        fates[~kept] = Fate.FILTERED
+        at: Ints = np.flatnonzero(kept).astype(np.int64)
+        rows, slow = self._read([values[position] for position in at])
+        rows.row_message = at[rows.row_message]
+        return rows, {int(at[position]): message for position, message in slow.items()}
+
+    def _read(self, values: list[Any]) -> tuple[_Rows, dict[int, SlowMessage]]:
         """Rows of all messages in order, and what the slow way found in those it read."""
         nothing: tuple[list[Any], list[int]] = ([], list(range(len(values))))
         fast_rows, rejected = nothing if self._only_slow else self._fast.read(values)
@@ -239,7 +272,7 @@ def _judge(messages: _Messages, slow: dict[int, SlowMessage], fates: Fates) -> t
             fates[at] = Fate.TOMBSTONE
         elif not message.rows:
             fates[at] = Fate.UNPARSEABLE
-            details = details or ("no JSON document in the message",)
+            details = details or ("no document in the message",)
         if not details:
             continue
         partition, offset = int(messages.partitions[at]), int(messages.offsets[at])

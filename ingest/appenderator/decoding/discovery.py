@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ingest.appenderator.decoding.columns import ColumnReader
+from ingest.appenderator.decoding.non_finite import holds_non_finite
 from ingest.appenderator.decoding.plan import Field, Kind, Plan, Source
 from ingest.appenderator.decoding.slow import field_of
 from ingest.spec.model import Discovery, MultiValueHandling
@@ -20,6 +21,7 @@ class Discoverer:
         self._plan = plan
         self._readers: dict[str, ColumnReader] = {}
         self._typed = plan.discovery is Discovery.TYPED
+        self._non_finite = holds_non_finite(plan.schema.input_format)
 
     def read(self, documents: list[dict[str, Any]], hiding: Mapping[str, list[Any]]) -> dict[str, ArrowArray]:
         """Every discovered column that holds a value here, looking at each object, never at a sample.
@@ -46,7 +48,9 @@ class Discoverer:
             kind, handling = Kind.STRING, MultiValueHandling.SORTED_ARRAY
             if self._typed:
                 kind, handling = Kind.AUTO, MultiValueHandling.ARRAY
-            reader = self._readers[name] = ColumnReader(Field(name, source, kind, handling))
+            reader = self._readers[name] = ColumnReader(
+                Field(name, source, kind, handling), non_finite=self._non_finite
+            )
         # Every scalar has a text and every object its JSON: only a number beyond doubles is left out, as null.
         column = reader.read(values)[0]
         return reader.build(column) if isinstance(column, list) else column

@@ -79,11 +79,25 @@ class FastReader:
         while True:
             try:
                 rows.extend(map(self._decode, remaining))
-                return rows, rejected
+                return self._without_broken_text(messages, rows, rejected)
             except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
                 at = len(rows) + len(rejected)
                 rejected.append(at)
                 self._learn(messages[at])
+
+    def _without_broken_text(
+        self, messages: Sequence[bytes | None], rows: list[Any], rejected: list[int]
+    ) -> tuple[list[Any], list[int]]:
+        """A struct's decoder passes over names it does not know without looking whether they are UTF-8."""
+        if self.reads_objects or b"".join(filter(None, messages)).isascii():
+            return rows, rejected
+        broken = {at for at, message in enumerate(messages) if message and not message.isascii() and _broken(message)}
+        broken -= set(rejected)
+        if not broken:
+            return rows, rejected
+        read = [at for at in range(len(messages)) if at not in set(rejected)]
+        rows = [row for at, row in zip(read, rows, strict=True) if at not in broken]
+        return rows, sorted([*rejected, *broken])
 
     def is_typed(self, source: Source) -> bool:
         """Whether every value of the field in the rows read last is null or of its column's type."""
@@ -129,3 +143,11 @@ class FastReader:
             # A row read before a field was widened is a struct of an older class, with the same names.
             values = list(map(attrgetter(self._names[root]), rows))
         return [follow(source.rest, value) for value in values] if source.rest else values
+
+
+def _broken(message: bytes) -> bool:
+    try:
+        message.decode()
+    except UnicodeDecodeError:
+        return True
+    return False

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.appenderator.decoding.columns import ColumnReader
-from ingest.appenderator.decoding.documents import Unreadable, read_documents
+from ingest.appenderator.decoding.formats import DocumentReader
 from ingest.appenderator.decoding.plan import Plan, Source
 from ingest.appenderator.decoding.transforms import Transforms
+from ingest.appenderator.decoding.unreadable import Unreadable
 from ingest.spec.json_path import follow
 from ingest.spec.model import Discovery
 from segments.coercion import BadValue, Truncated, shown
@@ -41,21 +42,21 @@ class SlowMessage:
 class SlowReader:
     """For one thread. ``readers`` are those of the fast way, one per field of the plan."""
 
-    def __init__(self, plan: Plan, readers: list[ColumnReader], transforms: Transforms) -> None:
+    def __init__(
+        self, plan: Plan, readers: list[ColumnReader], transforms: Transforms, documents: DocumentReader
+    ) -> None:
         self._plan = plan
+        self._documents = documents
         self._readers = readers
         self._transforms = transforms
         self._parse_time = time_parser(plan.schema.timestamp.format)
         self._reject = plan.schema.reject_bad_values
 
-    def read(self, message: bytes | None) -> SlowMessage:
+    def read(self, message: Any) -> SlowMessage:
         """Never raises for anything a message can hold."""
         found = SlowMessage()
-        if message is None:
-            found.blank = True
-            return found
         try:
-            documents = read_documents(message, self._plan.schema.input_format.documents)
+            documents = self._documents.documents(message)
         except Unreadable as error:
             found.reasons.append(str(error))
             return found

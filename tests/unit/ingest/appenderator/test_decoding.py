@@ -311,3 +311,17 @@ def test_a_field_whose_name_no_column_can_have_is_left_out_and_its_row_kept(name
     assert fates(batch) == [Fate.GOOD, Fate.GOOD]
     assert rows_of(batch, "l") == [1, 2] and "q" not in str(batch.rows.to_pylist())
     assert len(pa.table(batch.rows).schema.names) == len(set(pa.table(batch.rows).schema.names))
+
+
+@pytest.mark.parametrize("broken", [b"\x80", b"\xed\xa0\x80", b"\xff"])
+def test_a_name_that_is_not_utf_8_rejects_its_message_also_where_no_column_reads_it(broken: bytes) -> None:
+    time = TIME.encode()
+    messages = [
+        b'{"t":"%s","unread%s":1}' % (time, broken),
+        b'{"t":"%s","s":"\xc3\xa4"}' % time,
+        b"{",
+        b'{"t":"%s"}' % time,
+    ]
+    batch = decode(list(messages))
+    assert fates(batch) == [Fate.UNPARSEABLE, Fate.GOOD, Fate.UNPARSEABLE, Fate.GOOD]
+    assert rows_of(batch, "s") == ["ä", None]

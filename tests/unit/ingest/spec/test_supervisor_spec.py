@@ -11,7 +11,7 @@ import pytest
 
 from ingest.errors import SpecError, SpecProblem
 from ingest.spec import SupervisorSpec, parse_supervisor_spec, rows_differ
-from ingest.spec.model import Discovery, Documents
+from ingest.spec.model import Discovery, Documents, JsonFormat
 
 MINIMAL: dict[str, Any] = {
     "type": "kafka",
@@ -102,7 +102,7 @@ def test_all_faults_are_told_at_once_each_with_its_path() -> None:
                 "granularitySpec": {"segmentGranularity": "fortnight", "rollup": "maybe"},
                 "transformSpec": {"transforms": [{"name": "x"}], "filter": {"type": "javascript"}},
             },
-            "ioConfig": {"topicPattern": "x.*", "inputFormat": {"type": "csv"}, "taskCount": "two"},
+            "ioConfig": {"topicPattern": "x.*", "inputFormat": {"type": "parquet"}, "taskCount": "two"},
             "tuningConfig": {"type": "kafka", "maxRowsPerSegment": 0},
         },
     }
@@ -142,8 +142,12 @@ def test_all_faults_are_told_at_once_each_with_its_path() -> None:
             "none",
             "$.spec.dataSchema.granularitySpec.segmentGranularity",
         ),
-        ("ioConfig/inputFormat", {"type": "avro_stream"}, "$.spec.ioConfig.inputFormat.type"),
-        ("ioConfig/inputFormat/featureSpec", {"ALLOW_COMMENTS": True}, "$.spec.ioConfig.inputFormat.featureSpec"),
+        ("ioConfig/inputFormat", {"type": "javascript"}, "$.spec.ioConfig.inputFormat.type"),
+        (
+            "ioConfig/inputFormat/featureSpec",
+            {"ALLOW_WISHES": True},
+            "$.spec.ioConfig.inputFormat.featureSpec.ALLOW_WISHES",
+        ),
         ("ioConfig/boundedStreamConfig", {"a": 1}, "$.spec.ioConfig.boundedStreamConfig"),
         ("ioConfig/topic", "", "$.spec.ioConfig.topic"),
         ("ioConfig/consumerProperties", {}, "$.spec.ioConfig.consumerProperties['bootstrap.servers']"),
@@ -170,6 +174,7 @@ def test_flattening_by_root_path_and_tree_is_read() -> None:
     ]
     spec = accepted(spec_with("ioConfig/inputFormat/flattenSpec", {"useFieldDiscovery": False, "fields": fields}))
     read = spec.data_schema.input_format
+    assert isinstance(read, JsonFormat)
     assert read.discover_fields is False and read.documents is Documents.WHOLE
     assert [f.steps for f in read.flatten] == [("top",), ("a", "b c", 0, None), ("a", "b")]
 

@@ -1,0 +1,38 @@
+"""The fast way for formats that are no JSON: whole messages to objects, whose fields are then read as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ingest.appenderator.decoding.formats.reader import DocumentReader
+from ingest.appenderator.decoding.plan import Plan, Source
+from ingest.spec.json_path import follow
+from ingest.spec.model import Discovery
+
+
+class ObjectReader:
+    """``FastReader``'s counterpart: rows are objects, and no field is known to be of its column's type."""
+
+    def __init__(self, plan: Plan, documents: DocumentReader) -> None:
+        self.reads_objects = plan.discovery is not Discovery.NONE
+        self._documents = documents
+
+    def read(self, messages: Sequence[Any]) -> tuple[list[Any], list[int]]:
+        """The rows of the accepted messages, in order, and the positions of the others.
+
+        Raises:
+            SchemaRegistryUnreachable: nothing was decided; read the same messages again.
+        """
+        return self._documents.many(messages)
+
+    def is_typed(self, source: Source) -> bool:
+        return False
+
+    def column(self, rows: list[Any], source: Source) -> list[Any]:
+        """One field's value in every row; None where it is missing."""
+        root = source.root
+        if root is None:
+            return [None] * len(rows)
+        values = [row.get(root) for row in rows]
+        return [follow(source.rest, value) for value in values] if source.rest else values

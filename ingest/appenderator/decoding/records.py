@@ -1,0 +1,43 @@
+"""What a format reads of polled records, and which records the headers alone keep out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ingest.appenderator.decoding.formats.record import KafkaRecord
+from ingest.spec.formats import KafkaFormat
+from ingest.spec.model import HeaderFilter, InputFormat
+from ingest.stream.supplier import Headers, Poll
+
+
+def messages_of(polls: Sequence[Poll], form: InputFormat) -> list[Any]:
+    """One message a record in the order of the polls: its value, or all of it where the format reads more."""
+    messages: list[Any] = []
+    for poll in polls:
+        if not isinstance(form, KafkaFormat):
+            messages.extend(poll.values)
+            continue
+        keys = poll.keys if poll.keys is not None else repeat(None)
+        times = poll.timestamps_ms if len(poll.timestamps_ms) == len(poll.values) else repeat(-1)
+        messages.extend(map(KafkaRecord, poll.values, keys, _headers_of(poll), times))
+    return messages
+
+
+def _headers_of(poll: Poll) -> Iterator[Headers]:
+    return iter(poll.headers) if poll.headers is not None else repeat(())
+
+
+def kept_by_headers(polls: Sequence[Poll], wanted: HeaderFilter) -> npt.NDArray[np.bool_]:
+    """For each record whether it is read at all. As in Druid the last header of the name decides, and one that
+    is missing or has no value keeps its record."""
+    kept: list[bool] = []
+    for poll in polls:
+        for _, headers in zip(poll.values, _headers_of(poll), strict=False):
+            found = next((value for name, value in reversed(headers) if name == wanted.name), None)
+            kept.append(found is None or found.decode(wanted.encoding, errors="replace") in wanted.values)
+    return np.array(kept, dtype=np.bool_)

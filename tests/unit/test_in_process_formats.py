@@ -1,0 +1,98 @@
+"""Formats through a whole system: a registry that is away holds reading up, says so, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ingest.stream.schemas import MemorySchemas, SchemaRegistryUnreachable, WriterSchema
+from ingest.supervisor import health
+from tests.in_process import NOON_MS, System, chain_is_whole, click, eventually, spec
+from tests.unit.ingest.appenderator.binary_messages import avro, framed, record_schema
+
+SCHEMA = record_schema(("at", "long"), ("page", "string"), ("n", "long"))
+AWAY = SchemaRegistryUnreachable(("http://registry:8081",), "refused")
+
+
+def avro_spec(**tuning: Any) -> dict[str, Any]:
+    posted = spec(**tuning)
+    posted["spec"]["ioConfig"]["inputFormat"] = {
+        "type": "avro_stream",
+        "avroBytesDecoder": {"type": "schema_registry", "url": "http://registry:8081"},
+    }
+    return posted
+
+
+def clicks(count: int, schema_id: int = 1) -> list[bytes]:
+    return [framed(schema_id, avro(SCHEMA, {"at": NOON_MS + n, "page": "p", "n": n})) for n in range(count)]
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[System]:
+    found = System(tmp_path)
+    yield found
+    found.stop()
+
+
+def test_a_registry_that_is_away_holds_reading_up_says_so_and_nothing_is_lost(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "UNREADABLE_MS", 200)
+    schemas = MemorySchemas({1: WriterSchema("AVRO", (("own", json.dumps(SCHEMA)),))})
+    schemas.trouble = AWAY
+    system.schemas = lambda registry: schemas
+    system.stream.create_topic("clicks", 1)
+    system.start()
+    system.overlord.submit(avro_spec(maxRowsPerSegment=100))
+    system.stream.append("clicks", 0, clicks(150))
+    eventually(lambda: any(task.runner.stream_error for task in system.tasks()), what="the task says why it waits")
+    assert "schema registry at http://registry:8081" in str(system.tasks()[0].runner.stream_error)
+    eventually(lambda: not system.overlord.status("clicks")["payload"]["healthy"], what="and so does the supervisor")
+    assert system.records_read() == 0 and system.rows_published() == 0
+    schemas.trouble = None
+    system.stream.append("clicks", 0, [*clicks(3, schema_id=9), b"\x00", *clicks(50)])
+    eventually(lambda: system.records_read() == 204)
+    assert system.tasks()[0].runner.stream_error is None
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 200, 20)
+    chain_is_whole(system)
+    assert sum(row.counts[0].unparseable for row in system.ledger()) == 4
+    assert sum(row.counts[0].good for row in system.ledger()) == 200
+
+
+def test_a_format_that_reads_keys_and_headers_takes_over_at_a_checkpoint(system: System, tmp_path: Path) -> None:
+    system.stream.create_topic("clicks", 1)
+    system.start()
+    plain = spec()
+    plain["spec"]["dataSchema"]["dimensionsSpec"] = {"dimensions": ["page", "kafka.key", "kafka.header.env"]}
+    system.overlord.submit(plain)
+    system.stream.append("clicks", 0, [click(n) for n in range(50)], key=b"unread")
+    eventually(lambda: system.records_read() == 50)
+    wrapped = json.loads(json.dumps(plain))
+    wrapped["spec"]["ioConfig"]["inputFormat"] = {
+        "type": "kafka",
+        "valueFormat": {"type": "json"},
+        "keyFormat": {"type": "lines"},
+        "headerFormat": {"type": "string"},
+    }
+    system.overlord.submit(wrapped)
+    eventually(lambda: system.rows_published() == 50, what="rows before it follow the old spec")
+    system.stream.append("clicks", 0, [click(n) for n in range(50)], key=b"the key", headers=[("env", b"prod")])
+    eventually(lambda: system.records_read() == 100)
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 100, 20)
+    chain_is_whole(system)
+    found = [(row["kafka.key"], row["kafka.header.env"]) for row in published(system, tmp_path)]
+    assert sorted(found, key=str) == [("the key", "prod")] * 50 + [(None, None)] * 50
+
+
+def published(system: System, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    for at, row in enumerate(system.store.segments("clicks", None, 100, True)):
+        path = tmp_path / f"{at}.parquet"
+        system.storage.pull(row.segment.load_spec, path)
+        yield from pq.read_table(path).to_pylist()
