@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +19,13 @@ class Blobs:
     """A binary column; null where a row has no sketch."""
 
     values: ArrowArray
+    ranks_cheaply = False
 
     @property
-    def ranks(self) -> npt.NDArray[np.int32]:
+    def valid(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.values.is_valid())
+
+    def ranks(self, rows: npt.NDArray[np.int64] | None = None) -> tuple[npt.NDArray[Any], int]:
         raise AssertionError("sketches are no keys")
 
     def take(self, order: npt.NDArray[np.int64]) -> "Blobs":

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from segments.arrow_arrays import ArrowArray
+from segments.parquet.columns import BoolArray, Column, Indices, Numbers
 from segments.parquet.footer import SegmentFileMeta
 from segments.parquet.regroup import merge_groups, unmerged_starts
 from segments.parquet.slices import slices_of
-from segments.parquet.sort_keys import pack
-from segments.parquet.spill import Run, has_several_values, open_runs
-from segments.parquet.window import BoolArray, Column, Indices, Numbers, Window, gather, gather_numbers, release_pages
+from segments.parquet.sort_keys import segment_order
+from segments.parquet.spill import Run, hardly_repeat, has_several_values, open_runs
+from segments.parquet.window import Window, gather, gather_numbers, release_pages
 from segments.parquet.writer import ROW_GROUP_ROWS, SegmentFileWriter, WriteResult
 from segments.rollup import MergeFunction, RollupAggregation
 from segments.schema import TIME_COLUMN, ColumnType, SegmentSchema
@@ -58,34 +59,37 @@ def merge_spills(
         assert merged == set(schema.metrics), f"every metric rolls up, and nothing else: {merged ^ set(schema.metrics)}"
     actual = schema.with_multi_value(_multi_value_columns(runs, schema))
     hazards = _may_hold_nan(runs, actual, aggregations)
-    with SegmentFileWriter(out, actual, meta, without_statistics=hazards) as writer:
+    repeating, unique = _encodings(runs, actual)
+    with SegmentFileWriter(out, actual, meta, hazards, encoded=repeating, unique=unique) as writer:
         for windows in slices_of(runs, actual, slice_rows):
-            writer.write(_merged(windows, actual, aggregations))
+            writer.write(_merged(windows, actual, aggregations, writer.batch_schema))
             release_pages(windows)
         return writer.close()
 
 
 def _merged(
-    windows: Sequence[Window], schema: SegmentSchema, aggregations: Sequence[RollupAggregation] | None
+    windows: Sequence[Window],
+    schema: SegmentSchema,
+    aggregations: Sequence[RollupAggregation] | None,
+    types: pa.Schema,
 ) -> pa.RecordBatch:
-    """One slice, sorted and rolled up, with the columns of the segment."""
-    types = schema.to_arrow()
+    """One slice, sorted and rolled up, with the columns of the segment as their writer takes them."""
+    plain = schema.to_arrow()
     columns: dict[str, Column] = {}
     times = np.concatenate([window.times for window in windows])
     for column in schema.columns:
         if column.kind == "dimension":
-            columns[column.name] = _gathered(windows, column.name, types.field(column.name).type)
+            columns[column.name] = _gathered(windows, column.name, plain.field(column.name).type)
     # Dimensions outside of the sort order still tell rows apart.
     others = [name for name in schema.dimensions if name not in schema.sort_order]
     keys_by = [columns[name] for name in [*schema.sort_order, *(others if aggregations is not None else [])]]
-    keys = pack(len(times), truncate_ms(schema.sort_granularity, times), keys_by, times)
-    order = keys.order()
+    order, first = segment_order(truncate_ms(schema.sort_granularity, times), keys_by, times)
     for name in schema.metrics:
-        columns[name] = _gathered(windows, name, types.field(name).type)
+        columns[name] = _gathered(windows, name, plain.field(name).type)
     columns = {name: column.take(order) for name, column in columns.items()}
     columns[TIME_COLUMN] = Numbers(times[order], None)
     if aggregations is not None:
-        columns = _rolled_up(windows, columns, keys.starts(order), order, aggregations)
+        columns = _rolled_up(windows, columns, first, order, aggregations)
     arrays = [columns[field.name].to_arrow(field.type) for field in types]
     return pa.RecordBatch.from_arrays(arrays, schema=types)
 
@@ -130,6 +134,22 @@ def _multi_value_columns(runs: Sequence[Run], schema: SegmentSchema) -> Iterator
         found = (run.column(column.name) for run in runs)
         if any(has_several_values(array) for array in found if array is not None):
             yield column.name
+
+
+def _encodings(runs: Sequence[Run], schema: SegmentSchema) -> tuple[list[str], list[str]]:
+    """Dimensions whose texts every spill has dictionary-encoded, and those whose values hardly repeat."""
+    repeating: list[str] = []
+    unique: list[str] = []
+    for column in schema.columns:
+        if column.kind != "dimension" or column.multi_value or column.type is ColumnType.COMPLEX:
+            continue
+        arrays = [array for run in runs if (array := run.column(column.name)) is not None]
+        encoded = [pa.types.is_dictionary(array.type) for array in arrays]
+        if column.type is ColumnType.STRING and all(encoded):
+            repeating.append(column.name)
+        elif not any(encoded) and hardly_repeat(max(arrays, key=len, default=None)):
+            unique.append(column.name)
+    return repeating, unique
 
 
 def _may_hold_nan(

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from segments.parquet.blobs import Blobs
-from segments.parquet.window import BoolArray, Column, Indices, Numbers
+from segments.parquet.columns import BoolArray, Column, Indices, Numbers
 from segments.rollup import MergeFunction, RollupAggregation
 
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
@@ -60,7 +60,7 @@ def merge_groups(column: Column, times: Numbers | None, first: BoolArray, aggreg
         return column.united(starts, aggregation.sketch)
     if function is MergeFunction.ANY:
         # All values come at one time, so the first to arrive stays.
-        same = Numbers(np.zeros(len(first), dtype=np.int64), _valid(column))
+        same = Numbers(np.zeros(len(first), dtype=np.int64), column.valid)
         return _by_time(column, same, first, starts, MergeFunction.FIRST)
     if function in (MergeFunction.FIRST, MergeFunction.LAST):
         assert times is not None, "first and last need the times of their values"
@@ -103,13 +103,6 @@ def _by_time(column: Column, times: Numbers, first: BoolArray, starts: Indices, 
     else:
         edge[:-1] = groups[:-1] != groups[1:]
     return column.take(rows[edge])
-
-
-def _valid(column: Column) -> BoolArray | None:
-    if isinstance(column, Numbers):
-        return column.valid
-    valid: BoolArray = column.ranks >= 0
-    return valid
 
 
 def _filled(column: Numbers, value: float | int) -> npt.NDArray[np.generic]:

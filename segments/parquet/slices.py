@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from segments.interval import Granularity
+from segments.parquet.columns import Indices, Lists
 from segments.parquet.spill import Run
-from segments.parquet.window import Indices, Lists, Numbers, Ranks, Window, gather, release_pages
+from segments.parquet.window import Window, gather, release_pages
 from segments.schema import SegmentSchema
 from segments.truncation import Int64Array, truncate_ms
 
@@ -108,16 +109,15 @@ def _distribute(windows: list[Window], parts: npt.NDArray[Any]) -> Iterator[list
             yield chosen
 
 
-def _ranks(windows: list[Window], schema: SegmentSchema, name: str) -> Ranks | None:
+def _ranks(windows: list[Window], schema: SegmentSchema, name: str) -> npt.NDArray[np.int32] | None:
     """Dense ranks of a column with nulls as 0, or None for a multi-value column, which is never cut."""
-    field = schema.to_arrow().field(name)
-    column = gather(windows, name, field.type)
+    column = gather(windows, name, schema.to_arrow().field(name).type)
     if isinstance(column, Lists):
         return None
-    if not isinstance(column, Numbers):
-        return column.ranks + np.int32(1)
-    ranks = np.unique(column.values, return_inverse=True)[1].astype(np.int32) + np.int32(1)
-    return ranks if column.valid is None else np.where(column.valid, ranks, np.int32(0))
+    ranks, span = column.ranks()
+    if span > 2 * len(ranks):
+        ranks = np.unique(ranks, return_inverse=True)[1]
+    return ranks.astype(np.int32)
 
 
 def _cut_by_time(windows: list[Window], schema: SegmentSchema, rows_target: int) -> Iterator[list[Window]]:

@@ -52,7 +52,11 @@ def write_spill(rows: pa.Table | pa.RecordBatch, path: Path) -> int:
 
 
 # Rows looked at to tell whether a column's texts repeat.
-_SAMPLE_ROWS = 4_096
+_SAMPLE_ROWS = 16_384
+_FEW_ROWS = 4_096
+# Of the texts in a sample: up to so many distinct ones are encoded, with more than so many none repeats.
+_ENCODED_SHARE = 0.6
+_UNIQUE_SHARE = 0.9
 
 
 def with_dictionaries(table: pa.Table) -> pa.Table:
@@ -61,14 +65,32 @@ def with_dictionaries(table: pa.Table) -> pa.Table:
     A dictionary of texts that mostly occur once takes more time and space than the texts.
     """
     for index, field in enumerate(table.schema):
-        if not pa.types.is_string(field.type):
-            continue
-        sample = table.column(index).slice(0, _SAMPLE_ROWS)
-        if 2 * pc.count_distinct(sample).as_py() <= len(sample) or len(sample) < _SAMPLE_ROWS:
+        if pa.types.is_string(field.type) and distinct_share(table.column(index)) <= _ENCODED_SHARE:
             encoded = table.column(index).dictionary_encode()
             table = table.set_column(index, field.with_type(encoded.type), encoded)
     # One batch, so that a file needs one dictionary per column.
     return table.unify_dictionaries().combine_chunks()
+
+
+def hardly_repeat(values: ArrowArray | None) -> bool:
+    """Whether a dictionary of these values would hold nearly all of them."""
+    flat = values is not None and not pa.types.is_nested(values.type)
+    return flat and distinct_share(values) > _UNIQUE_SHARE
+
+
+def distinct_share(values: ArrowArray) -> float:
+    """The share of distinct values among the first present ones, judged by more of them where a few do not
+    tell; 0 where there are hardly any."""
+    share = 0.0
+    for rows in (_FEW_ROWS, _SAMPLE_ROWS):
+        sample = values.slice(0, rows)
+        present = len(sample) - sample.null_count
+        if len(sample) < _FEW_ROWS or 2 * present < len(sample):
+            return 0.0
+        share = int(pc.count_distinct(sample).as_py()) / present
+        if share < _ENCODED_SHARE / 2:
+            break
+    return share
 
 
 # Each mapping holds a file descriptor; late rows make many tiny spills, which are better read.

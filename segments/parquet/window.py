@@ -1,8 +1,7 @@
-"""Gathers columns of a part of several runs into numpy arrays: numbers as values, texts as ranks in sorted order."""
+"""Gathers columns of a part of several runs: numbers as numpy values, texts by codes or as they are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,14 +10,10 @@ import pyarrow.compute as pc
 
 from segments.arrow_arrays import ArrowArray, array_of, list_lengths, lists_of, nulls
 from segments.errors import SpillUnreadable
-from segments.parquet.blobs import Blobs, join_blobs
+from segments.parquet.blobs import join_blobs
+from segments.parquet.columns import BoolArray, Codes, Column, Indices, Lists, Numbers, PlainTexts, Texts, coded
 from segments.parquet.spill import Run
 from segments.truncation import Int64Array
-
-Indices = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-# Ranks of texts: half the memory of 64 bits, and a part never has 2 ** 31 distinct texts.
-Ranks = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,54 +46,6 @@ def release_pages(windows: Sequence[Window]) -> None:
     """Lets go of the mapped pages of all spills that the windows look into."""
     for spill in {window.run.spill for window in windows}:
         spill.release_pages()
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """Values of a numeric column; ``valid`` is None where all are."""
-
-    values: npt.NDArray[Any]
-    valid: BoolArray | None
-
-    def take(self, order: Indices) -> "Numbers":
-        return Numbers(self.values[order], None if self.valid is None else self.valid[order])
-
-    def to_arrow(self, arrow_type: pa.DataType) -> ArrowArray:
-        array = array_of(self.values, None if self.valid is None else ~self.valid)
-        return array if array.type == arrow_type else array.cast(arrow_type)
-
-
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """A text column as ranks: ``dictionary`` is sorted and without repeats, null is -1."""
-
-    ranks: Ranks
-    dictionary: ArrowArray
-
-    def take(self, order: Indices) -> "Texts":
-        return Texts(self.ranks[order], self.dictionary)
-
-    def to_arrow(self, arrow_type: pa.DataType) -> ArrowArray:
-        missing = self.ranks < 0
-        indices = array_of(self.ranks, missing) if missing.any() else array_of(self.ranks)
-        return self.dictionary.take(indices)
-
-
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """A multi-value column: the lists themselves, and their ranks in the order of their texts."""
-
-    values: ArrowArray
-    ranks: Ranks
-
-    def take(self, order: Indices) -> "Lists":
-        return Lists(self.values.take(array_of(order)), self.ranks[order])
-
-    def to_arrow(self, arrow_type: pa.DataType) -> ArrowArray:
-        return self.values
-
-
-Column = Numbers | Texts | Lists | Blobs
 
 
 def gather(windows: Sequence[Window], name: str, arrow_type: pa.DataType) -> Column:
@@ -149,27 +96,36 @@ def _single_values(column: ArrowArray) -> ArrowArray:
     return column.flatten().take(array_of(positions.astype(np.int64), lengths == 0))
 
 
-def _gather_texts(parts: Sequence[ArrowArray], arrow_type: pa.DataType) -> Texts:
-    codes, dictionaries, base = [], [], 0
-    for part in parts:
-        used_codes, dictionary = _compact(part, arrow_type)
-        codes.append(np.where(used_codes < 0, np.int32(-1), used_codes + np.int32(base)))
-        dictionaries.append(dictionary)
-        base += len(dictionary)
-    unified = pa.concat_arrays(dictionaries).dictionary_encode()
-    distinct = unified.dictionary
-    order = np.asarray(pc.array_sort_indices(distinct)).astype(np.int64)
-    # Index -1 (null) is the last element of either table.
-    rank_of = np.empty(len(distinct) + 1, dtype=np.int32)
-    rank_of[order] = np.arange(len(distinct), dtype=np.int32)
-    rank_of[-1] = -1
-    of_dictionary = np.asarray(unified.indices.fill_null(-1))
-    final = np.append(rank_of[of_dictionary], np.int32(-1))
-    return Texts(final[np.concatenate(codes)], distinct.take(array_of(order)))
+def _gather_texts(parts: Sequence[ArrowArray], arrow_type: pa.DataType) -> Texts | PlainTexts:
+    if not any(pa.types.is_dictionary(part.type) for part in parts):
+        return PlainTexts(pa.concat_arrays(parts) if len(parts) > 1 else parts[0])
+    compacted = [_compact(part, arrow_type) for part in parts]
+    if len(compacted) == 1:
+        [(codes, used, dictionary)] = compacted
+        return Texts(_recoded(codes, used, np.arange(len(dictionary), dtype=np.int32)), dictionary)
+    unified = pa.concat_arrays([dictionary for _, _, dictionary in compacted]).dictionary_encode()
+    of_entries = np.asarray(unified.indices)
+    recoded: list[Codes] = []
+    begin = 0
+    for codes, used, dictionary in compacted:
+        recoded.append(_recoded(codes, used, of_entries[begin : begin + len(dictionary)]))
+        begin += len(dictionary)
+    return Texts(np.concatenate(recoded), unified.dictionary)
 
 
-def _compact(part: ArrowArray, arrow_type: pa.DataType) -> tuple[Ranks, ArrowArray]:
-    """Codes from 0 (null: -1) into those dictionary entries that occur in this part alone."""
+def _recoded(codes: Codes, used: Indices | None, of_entries: Codes) -> Codes:
+    """Codes into a part's entries (null: -1) as codes into the common dictionary; ``used``: which entries stayed."""
+    if used is None:
+        if np.array_equal(of_entries, np.arange(len(of_entries))):
+            return codes  # the first part's always are
+        return np.append(of_entries, np.int32(-1))[codes]
+    table = np.full(int(used[-1]) + 2 if len(used) else 1, -1, dtype=np.int32)
+    table[used] = of_entries
+    return table[codes]
+
+
+def _compact(part: ArrowArray, arrow_type: pa.DataType) -> tuple[Codes, Indices | None, ArrowArray]:
+    """Codes (null: -1), the codes that occur where not all do, and the dictionary entries that occur."""
     if not pa.types.is_dictionary(part.type):
         part = part.dictionary_encode()
     dictionary = part.dictionary
@@ -180,18 +136,16 @@ def _compact(part: ArrowArray, arrow_type: pa.DataType) -> tuple[Ranks, ArrowArr
     if len(dictionary) <= 2 * len(codes):
         seen = np.zeros(len(dictionary) + 1, dtype=np.bool_)
         seen[codes] = True
-        seen[-1] = False
-        used = np.flatnonzero(seen)
-        if len(used) == len(dictionary):
-            return codes, dictionary
-        place = np.full(len(dictionary) + 1, -1, dtype=np.int32)
-        place[used] = np.arange(len(used), dtype=np.int32)
-        return place[codes], dictionary.take(array_of(used))
+        used = np.flatnonzero(seen[:-1])
+        return (
+            (codes, None, dictionary)
+            if len(used) == len(dictionary)
+            else (codes, used, dictionary.take(array_of(used)))
+        )
     # A few rows of a large dictionary: their distinct codes are cheaper than a table of all.
     used, compacted = np.unique(codes, return_inverse=True)
-    if len(used) and used[0] < 0:
-        return (compacted - 1).astype(np.int32), dictionary.take(array_of(used[1:]))
-    return compacted.astype(np.int32), dictionary.take(array_of(used))
+    nulls_first = int(len(used) > 0 and used[0] < 0)
+    return (compacted - nulls_first).astype(np.int32), None, dictionary.take(array_of(used[nulls_first:]))
 
 
 def _gather_lists(windows: Sequence[Window], name: str) -> Lists:
@@ -218,19 +172,20 @@ def _gather_lists(windows: Sequence[Window], name: str) -> Lists:
     valid = np.concatenate(valids) & ((all_lengths > 1) | ~missing) & (all_lengths > 0)
     mask = None if valid.all() else array_of(~valid)
     lists = lists_of(offsets, flat, mask)
-    return Lists(lists, _list_ranks(offsets, flat, valid))
+    return Lists(lists, lambda: _list_ranks(offsets, flat, valid))
 
 
-def _list_ranks(offsets: npt.NDArray[np.int32], flat: ArrowArray, valid: BoolArray) -> Ranks:
-    """Ranks whole lists: element by element, a shorter one before its continuation, null (-1) first.
+def _list_ranks(offsets: npt.NDArray[np.int32], flat: ArrowArray, valid: BoolArray) -> Codes:
+    """Ranks whole lists: element by element, a shorter one before its continuation, no list (0) first.
 
     Every element becomes its rank in fixed-width hexadecimal, so that comparing the joined texts compares
     the lists.
     """
-    elements = _gather_texts([flat], pa.string()).ranks + 1
-    spelt = pa.array([f"{rank:08x}" for rank in range(int(elements.max(initial=0)) + 1)], pa.string())
+    elements, span = coded(flat).ranks()
+    spelt = pa.array([f"{rank:08x}" for rank in range(span)], pa.string())
     joined = pc.binary_join(lists_of(offsets, spelt.take(array_of(elements))), "")
-    return np.where(valid, _gather_texts([joined], pa.string()).ranks, np.int32(-1))
+    ranks, _ = coded(joined).ranks()
+    return np.where(valid, ranks, np.int32(0))
 
 
 def _cast(window: Window, name: str, column: ArrowArray, arrow_type: pa.DataType) -> ArrowArray:

@@ -1,5 +1,6 @@
 """Writes sorted record batches into one segment file, by the rules of docs/reference/segment-format.md."""
 
+import base64
 import contextlib
 import hashlib
 import os
@@ -19,6 +20,8 @@ from segments.storage.durable import disk_error, replace_durably
 # Below 64 k rows each group's repeated dictionaries cost 20 to 80 % size; above, pruning by time gets coarse.
 ROW_GROUP_ROWS = 131_072
 _UNFINISHED = ".unfinished"
+_STEP_ROWS = 16_384
+_ENCODED = pa.dictionary(pa.int32(), pa.string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +65,20 @@ class SegmentFileWriter:
     ``with`` block by an error discards it.
 
     ``without_statistics`` names float columns that may hold NaN: Parquet's minimum and maximum leave NaN
-    out, and readers that prune by them would lose those rows.
+    out, and readers that prune by them would lose those rows. ``encoded`` names text columns whose batches
+    come dictionary-encoded, without repeats in a dictionary; ``unique`` dimensions for which none is tried.
+    What a reader sees is the same.
     """
 
     def __init__(
-        self, path: Path, schema: SegmentSchema, meta: SegmentFileMeta, without_statistics: Iterable[str] = ()
+        self,
+        path: Path,
+        schema: SegmentSchema,
+        meta: SegmentFileMeta,
+        without_statistics: Iterable[str] = (),
+        *,
+        encoded: Iterable[str] = (),
+        unique: Iterable[str] = (),
     ) -> None:
         self._path = path
         self._schema = schema
@@ -76,25 +88,32 @@ class SegmentFileWriter:
         self._pending_rows = 0
         self._rows = 0
         self._times: list[int] = []
-        arrow_schema = schema.to_arrow()
+        self._stored = arrow_schema = schema.to_arrow()
+        direct, plain = frozenset(encoded), frozenset(unique)
+        self.batch_schema = pa.schema(
+            [field.with_type(_ENCODED) if field.name in direct else field for field in arrow_schema]
+        )
         # The smallest and largest bytes of sketches say nothing.
         skipped = frozenset(without_statistics) | {c.name for c in schema.columns if c.is_sketch}
         try:
             self._writer = pq.ParquetWriter(
                 self._unfinished,
-                arrow_schema,
+                self.batch_schema,
                 compression="zstd",
                 compression_level=1,
                 version="2.6",
-                use_dictionary=[_leaf(schema, name) for name in schema.dimensions],  # type: ignore[arg-type]
+                use_dictionary=[_leaf(schema, name) for name in schema.dimensions if name not in plain],  # type: ignore[arg-type]
                 column_encoding={TIME_COLUMN: "DELTA_BINARY_PACKED"},
                 write_statistics=[_leaf(schema, name) for name in arrow_schema.names if name not in skipped],
+                # The bounds of encoded texts are found anew for every step of so many rows.
+                write_batch_size=_STEP_ROWS,
+                store_schema=False,
             )
         except OSError as error:
             raise disk_error(error, self._unfinished, "creating") from error
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Appends rows that sort after all before them. Columns as in ``SegmentSchema.to_arrow``.
+        """Appends rows that sort after all before them. Columns as in ``batch_schema``.
 
         Raises:
             StorageFull, StorageMisconfigured, StorageUnavailable: the disk refused.
@@ -120,7 +139,9 @@ class SegmentFileWriter:
             self._write_group(self._pending_rows)
         footer = SegmentFooter(self._meta, self._schema, self._rows, self._times[0], self._times[1])
         try:
-            self._writer.add_key_value_metadata(footer.to_metadata())
+            # What batches are made of is nobody's business: the file says what a segment's columns are.
+            arrow = {"ARROW:schema": base64.b64encode(self._stored.serialize()).decode()}
+            self._writer.add_key_value_metadata(footer.to_metadata() | arrow)
             self._writer.close()
             with self._unfinished.open("rb+") as file:
                 checksum = hashlib.file_digest(file, "sha256").hexdigest()
@@ -159,8 +180,12 @@ class SegmentFileWriter:
         rest = table.slice(rows)
         self._pending = rest.to_batches()
         self._pending_rows = rest.num_rows
+        group = table.slice(0, rows)
+        if group.column(0).num_chunks > 1:
+            # A column chunk of two dictionaries would be written without any.
+            group = group.unify_dictionaries()
         try:
-            self._writer.write_table(table.slice(0, rows), row_group_size=rows)
+            self._writer.write_table(group, row_group_size=rows)
         except OSError as error:
             raise disk_error(error, self._unfinished, "writing") from error
 
