@@ -1,7 +1,8 @@
 """Holds a task's rows: appends decoded batches to sequences, spills them, answers live questions, merges and restores.
 
 One ingest thread changes it. ``live``, ``chunk_bytes``, ``merge``, ``drop`` and the totals may be
-called from any thread: they read tuples that are replaced as a whole.
+called from any thread: they read tuples that are replaced as a whole. ``merge`` spills the rest of its
+sequence by itself, on its own thread: reading does not wait for that.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ class Appenderator:
         self._samples: deque[RowProblem] = deque(maxlen=_SAMPLES_MAX)
         # Guards the dictionaries above against readers in other threads; never held while working on rows.
         self._lock = threading.Lock()
+        # One manifest at a time, made of what is held at its turn.
+        self._storing = threading.Lock()
 
     # ------------------------------------------------------------ the ingest thread
 
@@ -169,7 +172,8 @@ class Appenderator:
             late = now_ms - self._persisted_ms >= tuning.intermediate_persist_period_ms
             due = due or (late and bool(rows or size_bytes))
         if due:
-            self.persist()
+            # A merge spills its own sequence; to wait for that would hold up reading.
+            self._spill(wait=False)
             self._persisted_ms = now_ms
         return due
 
@@ -179,23 +183,27 @@ class Appenderator:
         Raises:
             StorageFull, StorageMisconfigured, StorageUnavailable: rows stay in memory, nothing is lost.
         """
+        self._spill(wait=True)
+
+    def _spill(self, *, wait: bool) -> None:
         names = FileNames(self._directory, self._take_file)
         for sequence in self._sequences.values():
-            sequence.spill(names)
+            sequence.spill(names, wait=wait)
         self._store()
 
     def _take_file(self) -> int:
-        self._next_file += 1
-        return self._next_file - 1
+        with self._lock:
+            self._next_file += 1
+            return self._next_file - 1
 
     def _store(self) -> None:
-        stored = []
-        for _, sequence in sorted(self._sequences.items()):
-            # Hydrants that follow one still in memory could not be restored without it.
-            spilled = tuple(itertools.takewhile(lambda hydrant: hydrant.spilled, sequence.hydrants))
-            stored.append(StoredSequence(sequence.record, spilled))
-        manifest = Manifest(self._next_file, tuple(stored))
-        write_manifest(self._directory, manifest)
+        with self._storing:
+            stored = []
+            for _, sequence in sorted(self._sequences.items()):
+                # Hydrants that follow one still in memory could not be restored without it.
+                spilled = tuple(itertools.takewhile(lambda hydrant: hydrant.spilled, sequence.hydrants))
+                stored.append(StoredSequence(sequence.record, spilled))
+            write_manifest(self._directory, Manifest(self._next_file, tuple(stored)))
 
     def _try_to_store(self) -> bool:
         try:
@@ -268,8 +276,19 @@ class Appenderator:
         return None
 
     def merge(self, record: SequenceRecord, allocate: Allocate) -> MergedSequence:
-        """Writes the files of a sequence that is read to its end and persisted; for the publish thread."""
-        sequence = self._sequences[record.ref.number]
+        """Spills what a sequence that is read to its end still has in memory, and writes its files; for the
+        publish thread.
+
+        Raises:
+            StorageFull, StorageMisconfigured, StorageUnavailable: the disk refused; nothing is lost.
+        """
+        number = record.ref.number
+        sequence = self._sequences[number]
+        if sequence.spill(FileNames(self._directory, self._take_file), wait=True):
+            self._store()
+            if self._sequences.get(number) is not sequence:
+                # Dropped meanwhile, and its files with it, save those that were not there yet.
+                self._remove_files(number)
         return merge_sequence(record, sequence.spec, sequence.hydrants, self._directory, allocate)
 
     def drop(self, number: int, version: int = 0) -> int:
@@ -284,11 +303,14 @@ class Appenderator:
             self._dropped_through = max(self._dropped_through, version)
         if sequence is not None:
             stored = self._try_to_store()
-            for path in self._directory.glob(f"{number}[-.]*"):
-                path.unlink(missing_ok=True)
+            self._remove_files(number)
             if not stored:
                 self._try_to_store()  # else the next persist does; a restore takes missing files for unread rows
         return self.held()[1]
+
+    def _remove_files(self, number: int) -> None:
+        for path in self._directory.glob(f"{number}[-.]*"):
+            path.unlink(missing_ok=True)
 
 
 def _rest(polls: Sequence[Poll], ranges: Mapping[int, tuple[int, int]]) -> tuple[Poll, ...]:

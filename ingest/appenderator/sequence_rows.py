@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,7 +60,8 @@ class FileNames:
 
 
 class SequenceRows:
-    """Changed by the ingest thread only; ``hydrants`` is replaced as a whole, so that other threads may read it."""
+    """Changed by the ingest thread, and once it is read to its end spilled by the publish thread; ``hydrants``
+    is replaced as a whole, so that other threads may read it."""
 
     def __init__(self, record: SequenceRecord, spec: SupervisorSpec, next_chunk: Callable[[], int]) -> None:
         self.record = record
@@ -75,6 +77,7 @@ class SequenceRows:
         self.rows = 0
         self.bytes_held = 0
         self._in_memory = (0, 0)
+        self._spilling = threading.Lock()
 
     # ------------------------------------------------------------ what is held
 
@@ -213,14 +216,23 @@ class SequenceRows:
             self._rolling_pays = rows.num_rows * 5 < before * 4 or before < _COMPACT_ROWS // 10
         return rows, schema
 
-    def spill(self, names: FileNames) -> bool:
-        """Writes everything in memory to durable files; returns whether there was anything.
+    def spill(self, names: FileNames, *, wait: bool) -> bool:
+        """Writes everything in memory to durable files; returns whether there was anything to write.
 
         One spill a time chunk and generation. The hydrants in memory are replaced when all files are there.
+        While another thread is at it, waits for its end, or without ``wait`` leaves it all to that thread.
 
         Raises:
             StorageFull, StorageMisconfigured, StorageUnavailable: the disk refused; nothing has changed.
         """
+        if not self._spilling.acquire(blocking=wait):
+            return False
+        try:
+            return self._spill(names)
+        finally:
+            self._spilling.release()
+
+    def _spill(self, names: FileNames) -> bool:
         if all(hydrant.spilled for hydrant in self.hydrants):
             return False
         done: list[Hydrant] = []

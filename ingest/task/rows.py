@@ -94,7 +94,7 @@ class TaskRows(Protocol):
         ...
 
     def merge(self, record: SequenceRecord, allocate: Allocate) -> Merged:
-        """Writes the files of a sequence read to its end; for the publish thread."""
+        """Writes the files of a sequence read to its end, what is only in memory included; for the publish thread."""
         ...
 
     def live(self, ask: LiveAsk) -> LiveAnswer:

@@ -134,6 +134,8 @@ class TaskRunner:
         self._reader = StreamReader(ports.suppliers, self._specs[newest], ports.rows, ports.clock, self._specs.values())
         self._disk = TaskDisk(ports.rows, ports.clock)
         self._next_tick_ms = 0
+        # Reading a spec again at every checkpoint would be a part of its pause.
+        self._version_followed = newest
         self._outcome: Outcome | None = None
         self._stop_requested = False
         self._sleep = threading.Event()
@@ -317,7 +319,7 @@ class TaskRunner:
             case DropPast():
                 return self._drop_past(command)
             case Publish():
-                return self._publish(command)
+                self._publishing.submit(command)
             case Drop() | Discard():
                 return self._forget(command)
             case Reply():
@@ -333,23 +335,18 @@ class TaskRunner:
         if posted is None:
             self._outcome = self._outcome or Outcome(False, f"spec version {record.spec_version} is not to be had")
             return
-        if record.spec_version == max(self._specs):
+        if record.spec_version == max(self._specs) != self._version_followed:
             self._machine.limits = self._limits(posted)
             try:
                 self._reader.connect(posted)
             except IngestError as error:
                 self._outcome = self._outcome or Outcome(False, str(error))
                 return
+            self._version_followed = record.spec_version
         self._ports.rows.open(record, posted)
 
     def _limits(self, posted: dict[str, Any]) -> TaskLimits:
         return limits_of(parse_supervisor_spec(posted)[0], self._held_bytes_max)
-
-    def _publish(self, command: Publish) -> Event | None:
-        if not self._disk.persist():  # a merge reads spills only
-            return PublishFailed(self._now(), command.record.ref.number, str(self._disk.error))
-        self._publishing.submit(command)
-        return None
 
     def _forget(self, command: Drop | Discard) -> Event:
         number, dropped_through = command.number, command.version if isinstance(command, Drop) else 0
