@@ -1,66 +1,115 @@
-"""Rolls up rows in memory by one Arrow group-by: a saving before the merge, which alone has to be complete."""
+"""Rolls up rows in memory: a saving before the merge, which alone has to be complete, and what live queries see."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from segments.arrow_arrays import ArrowArray
+from ingest.appenderator.hydrant import times_of
+from segments.arrow_arrays import ArrowArray, list_lengths
+from segments.parquet.blobs import Blobs
+from segments.parquet.columns import BoolArray, Codes, Column, Indices, Lists, Numbers, Ranked, Texts, coded
+from segments.parquet.regroup import merge_groups, unmerged_starts
+from segments.parquet.sort_keys import Sortable, numbered, sorted_rows
 from segments.rollup import MergeFunction, RollupAggregation
 from segments.schema import TIME_COLUMN, SegmentSchema
-from segments.sketch.merge import merge_runs
 
-_SURELY_LONG: Final = 2**62
-# Arrow's names of what it does to a group. A sketch's rows are listed and united here.
-_GROUPED: Final = {MergeFunction.ANY: "first", MergeFunction.SKETCH: "list"}
-
-
-def can_roll_up(schema: SegmentSchema, aggregations: Sequence[RollupAggregation]) -> bool:
-    """Not for first and last, whose ties need the order of arrival, nor for multi-value keys: both are left
-    to the merge."""
-    return not schema.multi_value_columns and all(item.time_column is None for item in aggregations)
+_ENCODED = pa.dictionary(pa.int32(), pa.string())
 
 
 def rolled_up(rows: pa.Table, schema: SegmentSchema, aggregations: Sequence[RollupAggregation]) -> pa.Table:
-    """Rows equal in time and all dimensions become one; the rows as they are where a long sum might leave
-    64 bits. Runs on the calling thread alone; no order is promised."""
-    if not rows.num_rows or _might_overflow(rows, aggregations):
+    """Rows equal in time and all dimensions become one, except where a long sum would leave 64 bits.
+
+    Sorted by time, texts dictionary-encoded, rows that stay apart in their order of arrival; the rows as they are
+    where no two are equal. Where a row's list of texts is empty or missing in one way, it may stay apart from
+    one that is so in another. Runs on the calling thread alone.
+    """
+    if rows.num_rows < 2:
         return rows
-    keys = [TIME_COLUMN, *schema.dimensions]
-    wanted: Any = [(item.column, _grouped(item)) for item in aggregations]
-    grouped = rows.group_by(keys, use_threads=False).aggregate(wanted)
-    columns: list[ArrowArray] = [grouped.column(key) for key in keys]
+    columns = {name: _column(rows.column(name)) for name in rows.schema.names if name != TIME_COLUMN}
+    times = times_of(rows)
+    keys: list[Sortable] = [Numbers(numbered(times), None)]
+    keys += [_alike(columns[name]) for name in schema.dimensions if name in columns]
+    order, first = sorted_rows(rows.num_rows, keys)
+    if first.all():
+        return rows
+    sorted_metrics = {item.column: columns[item.column].take(order) for item in aggregations}
+    first = unmerged_starts(first, sorted_metrics, aggregations)
+    kept = order[np.flatnonzero(first)]
+    merged: dict[str, Column] = {TIME_COLUMN: Numbers(times[kept], None)}
     for item in aggregations:
-        column: Any = grouped.column(f"{item.column}_{_grouped(item)}")
-        if item.sketch is not None:
-            column = _united(column, item)
-        # Sums of 32-bit floats come back as doubles.
-        columns.append(column.cast(rows.schema.field(item.column).type))
-    fields: Any = [rows.schema.field(name) for name in [*keys, *schema.metrics]]
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+        merged |= _merged(item, sorted_metrics[item.column], columns, order, first)
+    fields: list[pa.Field[Any]] = []
+    arrays: list[ArrowArray] = []
+    for field in rows.schema:
+        column = merged[field.name] if field.name in merged else columns[field.name].take(kept)
+        kind = _ENCODED if isinstance(column, Texts) else field.type
+        fields.append(field.with_type(kind))
+        arrays.append(column.to_arrow(kind))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _grouped(item: RollupAggregation) -> str:
-    return _GROUPED.get(item.function, item.function.value)
+def _merged(
+    item: RollupAggregation, metric: Column, columns: dict[str, Column], order: Indices, first: BoolArray
+) -> dict[str, Column]:
+    """A metric, and beside a first or last one the time of the value that was taken."""
+    if item.time_column is None:
+        return {item.column: merge_groups(metric, None, first, item)}
+    times = columns[item.time_column].take(order)
+    assert isinstance(times, Numbers)
+    bound = MergeFunction.MIN if item.function is MergeFunction.FIRST else MergeFunction.MAX
+    return {
+        item.column: merge_groups(metric, times, first, item),
+        item.time_column: merge_groups(times, None, first, RollupAggregation(item.time_column, bound)),
+    }
 
 
-def _united(listed: Any, item: RollupAggregation) -> ArrowArray:
-    assert item.sketch is not None
-    lists = listed.combine_chunks()
-    starts = np.asarray(lists.offsets).astype(np.int64)
-    return merge_runs(item.sketch, lists.flatten(), starts[:-1] - starts[0])
+def _column(chunked: ArrowArray) -> Column:
+    """A column of a table as the merge knows it; texts by codes."""
+    kind = chunked.type
+    if pa.types.is_dictionary(kind):
+        array = chunked.unify_dictionaries().combine_chunks()
+        indices = array.indices.cast(pa.int32())
+        return Texts(np.asarray(indices.fill_null(-1)), array.dictionary)
+    array = chunked.combine_chunks()
+    if pa.types.is_string(kind):
+        return coded(array)
+    if pa.types.is_binary(kind):
+        return Blobs(array)
+    if pa.types.is_list(kind):
+        return Lists(array, lambda: _list_codes(array))
+    valid = np.asarray(array.is_valid()) if array.null_count else None
+    return Numbers(np.asarray(array.fill_null(0) if array.null_count else array), valid)
 
 
-def _might_overflow(rows: pa.Table, aggregations: Sequence[RollupAggregation]) -> bool:
-    for item in aggregations:
-        column = rows.column(item.column)
-        if item.function is MergeFunction.SUM and pa.types.is_integer(column.type):
-            bounds: Any = pc.min_max(column).as_py()
-            largest = max(abs(bounds["min"] or 0), abs(bounds["max"] or 0))
-            if largest * rows.num_rows >= _SURELY_LONG:
-                return True
-    return False
+def _list_codes(lists: ArrowArray) -> Codes:
+    """Numbers that are equal where lists are, no list is 0: each list as the bytes of its texts' codes."""
+    codes = coded(lists.flatten()).codes
+    lengths = np.asarray(pc.fill_null(list_lengths(lists), 0))
+    ends = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32) * np.int32(codes.itemsize)
+    buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(np.ascontiguousarray(codes).data)]
+    joined = pa.Array.from_buffers(pa.binary(), len(lists), buffers)
+    return np.where(np.asarray(lists.is_valid()), coded(joined).codes + np.int32(1), np.int32(0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """A key by numbers that are equal where its values are, in no order: nothing has to be sorted for them."""
+
+    numbers: Codes
+    span: int
+    ranks_cheaply = True
+
+    def ranks(self, rows: Indices | None = None) -> Ranked:
+        return (self.numbers if rows is None else self.numbers[rows]), self.span
+
+
+def _alike(column: Column) -> Sortable:
+    if isinstance(column, Texts):
+        return _Alike(column.codes + np.int32(1), len(column.dictionary) + 1)
+    return column

@@ -71,3 +71,12 @@ def conformed(rows: pa.Table, target: SegmentSchema) -> pa.Table:
         else:
             rows = rows.set_column(at, name, column.cast(_ARROW[wanted.type]))
     return rows
+
+
+def without_dictionaries(rows: pa.Table) -> pa.Table:
+    """The rows with plain texts: tables of which only some are encoded cannot be put together."""
+    for at, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type):
+            plain = rows.column(at).cast(field.type.value_type)
+            rows = rows.set_column(at, field.with_type(field.type.value_type), plain)
+    return rows

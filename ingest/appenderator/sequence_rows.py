@@ -26,8 +26,8 @@ from ingest.appenderator.hydrant import (
     times_of,
 )
 from ingest.appenderator.quarantine import write_part
-from ingest.appenderator.rolling import can_roll_up, rolled_up
-from ingest.appenderator.schemas import conformed, widest
+from ingest.appenderator.rolling import rolled_up
+from ingest.appenderator.schemas import conformed, widest, without_dictionaries
 from ingest.offsets import OffsetMap
 from ingest.protocol import SequenceRecord
 from ingest.spec.model import SupervisorSpec
@@ -123,7 +123,14 @@ class SequenceRows:
             assert self.positions[partition] == start, f"{partition}: {start} does not follow {self.positions}"
         granularity = self.spec.data_schema.segment_granularity
         hydrant = hydrant_of(batch, self._generation, self._next_chunk(), granularity)
-        self._count(hydrant.rows_in)
+        rows_read = hydrant.rows
+        if self.spec.data_schema.rollup:
+            hydrant = self._grouped(hydrant)
+            for piece in hydrant.pieces:
+                assert piece.batch is not None
+                self._count(rows_by_bucket(piece.batch, granularity))
+        else:
+            self._count(hydrant.rows_in)
         self.hydrants = (*self.hydrants, hydrant)
         self.positions = self.positions.with_(batch.ends())
         self.rows += hydrant.rows
@@ -131,17 +138,29 @@ class SequenceRows:
         self.bytes_held += size_bytes
         self._in_memory = (self._in_memory[0] + hydrant.rows, self._in_memory[1] + size_bytes)
         self._join_small()
-        self._uncompacted += hydrant.rows
+        self._uncompacted += rows_read
         if self.spec.data_schema.rollup and self._uncompacted >= _COMPACT_ROWS:
             self._compact()
 
+    def _grouped(self, hydrant: Hydrant) -> Hydrant:
+        """The hydrant with equal rows put together: so live queries see it."""
+        pieces: list[Piece] = []
+        for piece in hydrant.pieces:
+            assert piece.batch is not None
+            rows = rolled_up(pa.Table.from_batches([piece.batch]), hydrant.schema, self.aggregations)
+            [batch] = rows.to_batches()
+            pieces.append(replace(piece, rows=batch.num_rows, size_bytes=batch.nbytes, batch=batch))
+        return replace(hydrant, pieces=tuple(pieces))
+
     def _join_small(self) -> None:
-        """Keeps the list short while records trickle in: a run of small hydrants becomes one, not rolled up."""
+        """Keeps the list short while records trickle in: a run of small hydrants becomes one."""
         trailing = self.hydrants[-_SMALL_HYDRANTS:]
         if len(trailing) == _SMALL_HYDRANTS and all(
             not h.spilled and h.rows < _SMALL_ROWS and h.generation == self._generation for h in trailing
         ):
-            self.hydrants = (*self.hydrants[:-_SMALL_HYDRANTS], self._joined(trailing, roll_up=False))
+            self.hydrants = (*self.hydrants[:-_SMALL_HYDRANTS], self._joined(trailing))
+            if self.spec.data_schema.rollup:
+                self._recount()
 
     def cut(self) -> None:
         """What is appended from now on is never put together with what is there."""
@@ -206,10 +225,10 @@ class SequenceRows:
         if len({batch.schema for batch in batches}) == 1:
             rows = pa.Table.from_batches(batches)
         else:
-            tables = [conformed(pa.table(batch), schema) for batch in batches]
+            tables = [conformed(without_dictionaries(pa.table(batch)), schema) for batch in batches]
             rows = pa.concat_tables(tables, promote_options="default")
         roll_up = roll_up and self.spec.data_schema.rollup and self._rolling_pays
-        if roll_up and can_roll_up(schema, self.aggregations):
+        if roll_up:
             before = rows.num_rows
             rows = rolled_up(rows, schema, self.aggregations)
             # Rows that hardly shrink cost more to group than to merge once at the end.

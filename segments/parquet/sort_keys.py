@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -13,7 +14,18 @@ _WORD_BITS = 62
 _MINUTE_MS = 60_000
 
 
-def sorted_rows(rows: int, columns: Iterable[Column]) -> tuple[Indices, BoolArray]:
+class Sortable(Protocol):
+    """What rows can be sorted by: see ``columns``."""
+
+    @property
+    def ranks_cheaply(self) -> bool:
+        """Whether ranking all rows costs next to nothing."""
+        ...
+
+    def ranks(self, rows: Indices | None = None) -> Ranked: ...
+
+
+def sorted_rows(rows: int, columns: Iterable[Sortable]) -> tuple[Indices, BoolArray]:
     """The stable order of the rows by the columns, nulls first, and for every row in that order whether it differs
     from the one before.
 
@@ -47,7 +59,7 @@ def sorted_rows(rows: int, columns: Iterable[Column]) -> tuple[Indices, BoolArra
     return order, first
 
 
-def _next_word(groups: Ranked, rows: Indices | None, waiting: deque[Column], count: int) -> tuple[Int64Array, int]:
+def _next_word(groups: Ranked, rows: Indices | None, waiting: deque[Sortable], count: int) -> tuple[Int64Array, int]:
     """One integer a row: its group, the next column's rank, and the ranks of what follows for little work."""
     word, span = groups[0].astype(np.int64), groups[1]
     limit = 1 << (_WORD_BITS - _bits(count))
@@ -82,13 +94,13 @@ def _bits(count: int) -> int:
 
 def segment_order(granules: Int64Array, columns: Sequence[Column], times: Int64Array) -> tuple[Indices, BoolArray]:
     """Rows in segment order: sort granule, columns in their order, time; as ``sorted_rows``."""
-    keys: list[Column] = [Numbers(_numbered(granules), None), *columns]
+    keys: list[Sortable] = [Numbers(numbered(granules), None), *columns]
     if not np.array_equal(granules, times):
         keys.append(Numbers(times, None))
     return sorted_rows(len(times), keys)
 
 
-def _numbered(granules: Int64Array) -> Int64Array:
+def numbered(granules: Int64Array) -> Int64Array:
     """Granules as small numbers in the same order, which leaves more of a word for columns."""
     minutes = granules // _MINUTE_MS
     return minutes if np.array_equal(minutes * _MINUTE_MS, granules) else granules
