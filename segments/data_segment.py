@@ -114,9 +114,11 @@ def offsets_from_json(value: object) -> tuple[OffsetRange, ...]:
     """
     ranges: list[OffsetRange] = []
     for item in value if isinstance(value, list) else [None]:
-        if not isinstance(item, list | tuple) or len(item) != 3 or not all(isinstance(n, int) for n in item):
+        if not isinstance(item, list | tuple) or len(item) != 3:
             raise InvalidSchema(f"offset range {item!r} is not [partition, start, end]")
         partition, start, end = item
+        if not (isinstance(partition, int) and isinstance(start, int) and isinstance(end, int)):
+            raise InvalidSchema(f"offset range {item!r} is not [partition, start, end]")
         if end < start:
             raise InvalidSchema(f"offset range of partition {partition} ends at {end} before it starts at {start}")
         ranges.append((partition, start, end))

@@ -6,7 +6,10 @@ Importing this module does not load Arrow, so that protocol messages may carry s
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal
+
+import orjson
 
 from segments.errors import InvalidSchema
 from segments.interval import Granularity
@@ -35,6 +38,9 @@ class ColumnType(StrEnum):
     FLOAT = "FLOAT"
     DOUBLE = "DOUBLE"
     COMPLEX = "COMPLEX"
+
+
+_TYPES = frozenset(kind.value for kind in ColumnType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ class ColumnSpec:
             InvalidSchema: a field is missing or not one of its values.
         """
         kind = value.get("kind")
-        if kind not in _KINDS or value.get("type") not in list(ColumnType):
+        if kind not in _KINDS or value.get("type") not in _TYPES:
             raise InvalidSchema(f"column {dict(value)!r} has an unknown type or kind")
         return cls(
             name=str(value.get("name", "")),
@@ -101,7 +107,7 @@ class ColumnSpec:
 TIME = ColumnSpec(TIME_COLUMN, ColumnType.LONG, kind="time")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SegmentSchema:
     """The columns of a segment in stored order, time among them, and what was done to its rows.
 
@@ -122,9 +128,10 @@ class SegmentSchema:
         twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
         if twice:
             raise InvalidSchema(f"columns occur twice: {', '.join(twice)}")
-        if TIME_COLUMN not in names:
+        known = frozenset(names)
+        if TIME_COLUMN not in known:
             raise InvalidSchema(f"a segment needs its time column {TIME_COLUMN}")
-        unknown = [name for name in self.sort_order if name not in names or name == TIME_COLUMN]
+        unknown = [name for name in self.sort_order if name not in known or name == TIME_COLUMN]
         if unknown or len(set(self.sort_order)) < len(self.sort_order):
             raise InvalidSchema(f"sort order {list(self.sort_order)} must name each dimension once; unknown: {unknown}")
 
@@ -168,7 +175,11 @@ class SegmentSchema:
 
     def column(self, name: str) -> ColumnSpec | None:
         """The column of exactly this name, or None."""
-        return next((column for column in self.columns if column.name == name), None)
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, ColumnSpec]:
+        return {column.name: column for column in self.columns}
 
     def with_multi_value(self, names: Iterable[str]) -> "SegmentSchema":
         """The same schema in which exactly the named columns are multi-value."""
@@ -204,11 +215,18 @@ class SegmentSchema:
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> "SegmentSchema":
-        """Reads what ``to_json`` wrote.
+        """Reads what ``to_json`` wrote. The segments of a table mostly have one schema: it is the same object then.
 
         Raises:
             InvalidSchema, InvalidGranularity: fields are missing or wrong.
         """
+        try:
+            return _read(orjson.dumps(value))
+        except TypeError as error:  # a value that JSON does not have
+            raise InvalidSchema(f"a segment schema cannot hold {error}") from error
+
+    @classmethod
+    def _of_json(cls, value: Mapping[str, object]) -> "SegmentSchema":
         columns, order = value.get("columns"), value.get("sortOrder")
         if not isinstance(columns, list) or not isinstance(order, list):
             raise InvalidSchema("a segment schema has the fields columns and sortOrder")
@@ -218,3 +236,8 @@ class SegmentSchema:
             query_granularity=Granularity.of(value.get("queryGranularity") or "NONE"),  # type: ignore[arg-type]
             rollup=value.get("rollup") is True,
         )
+
+
+@lru_cache(maxsize=1_024)
+def _read(document: bytes) -> SegmentSchema:
+    return SegmentSchema._of_json(orjson.loads(document))

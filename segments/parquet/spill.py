@@ -64,10 +64,12 @@ def with_dictionaries(table: pa.Table) -> pa.Table:
 
     A dictionary of texts that mostly occur once takes more time and space than the texts.
     """
-    for index, field in enumerate(table.schema):
-        if pa.types.is_string(field.type) and distinct_share(table.column(index)) <= _ENCODED_SHARE:
-            encoded = table.column(index).dictionary_encode()
-            table = table.set_column(index, field.with_type(encoded.type), encoded)
+    fields, columns = list(table.schema), table.columns
+    for index, field in enumerate(fields):
+        if pa.types.is_string(field.type) and distinct_share(columns[index]) <= _ENCODED_SHARE:
+            columns[index] = columns[index].dictionary_encode()
+            fields[index] = field.with_type(columns[index].type)
+    table = pa.Table.from_arrays(columns, schema=pa.schema(fields))
     # One batch, so that a file needs one dictionary per column.
     return table.unify_dictionaries().combine_chunks()
 
