@@ -85,12 +85,23 @@ class LeaderActions:
 
     def ask_checkpoint(self, ask: CheckpointAsk) -> CheckpointAnswer:
         with self._translated():
-            attempt = self._live(ask.token)
-            saved = self._store.sequences(ask.ref.supervisor, ask.ref.group, ask.ref.number)
+            supervisor = ask.ref.supervisor
+            asked = CheckpointAsked(self._clock.monotonic_ms(), ask)
+            # The task stands still meanwhile: where this leadership itself has opened the sequence, the round
+            # begins at once, and whether the attempt is live is looked up beside it. The supervisor knows its
+            # replicas; it does not hear of others.
+            at_once = self._sealings.opened(ask.ref)
+            if at_once:
+                self._post(supervisor, asked)
+            self._live(ask.token)
+            saved: tuple[SequenceRecord, ...] = ()
+            if not at_once:
+                saved = self._store.sequences(supervisor, ask.ref.group, ask.ref.number)
             if not saved or saved[0].state is SequenceState.OPEN:
-                self._post(attempt.supervisor, CheckpointAsked(self._clock.monotonic_ms(), ask))
+                if not at_once:
+                    self._post(supervisor, asked)
                 saved = self._sealings.wait_for(ask.ref, ROUND_WAIT_MS)
-            return CheckpointAnswer(self._generation, saved, self._specs(attempt.supervisor, saved))
+            return CheckpointAnswer(self._generation, saved, self._specs(supervisor, saved))
 
     def sequences(self, token: str, from_number: int) -> CheckpointAnswer:
         with self._translated():

@@ -24,6 +24,12 @@ class Sealings:
             self._last[ref.supervisor, ref.group] = records
             self._changed.notify_all()
 
+    def opened(self, ref: SequenceRef) -> bool:
+        """Whether the group's last seal of this leadership opened ``ref``: then it has not been sealed yet."""
+        with self._changed:
+            records = self._last.get((ref.supervisor, ref.group), ())
+            return len(records) > 1 and records[1].ref == ref
+
     def wait_for(self, ref: SequenceRef, timeout_ms: int) -> tuple[SequenceRecord, ...]:
         """What ``ref`` was sealed with; empty when that did not happen in time."""
 
