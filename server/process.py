@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import socket
@@ -130,6 +131,9 @@ def _serve(listener: socket.socket, services: Services, health: Health) -> int:
     def start() -> None:
         try:
             front.app = services.start()
+            # What is there now stays: full collections, which stop all threads, need not look at it again.
+            gc.collect()
+            gc.freeze()
         except ServiceError as error:
             failure.append(str(error))
         except Exception as error:  # whatever it is, a half-started server must not stay

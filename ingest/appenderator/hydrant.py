@@ -186,5 +186,5 @@ class Sums:
 
 
 def positions_of(start: OffsetMap, hydrants: Sequence[Hydrant]) -> OffsetMap:
-    """How far the hydrants reach, from the sequence's start."""
-    return start.with_({partition: end for partition, (_, end) in Sums.of(hydrants).ranges.items()})
+    """How far the hydrants reach, from the sequence's start; asked for by every live query."""
+    return start.with_({partition: end for hydrant in hydrants for partition, (_, end) in hydrant.ranges.items()})
