@@ -164,8 +164,12 @@ class Appenderator:
         if self._persisted_ms is None:
             self._persisted_ms = now_ms
         due = False
+        rows = size_bytes = 0  # of all sequences: those read to their end wait for their turn to be published
         for sequence in self._sequences.values():
-            rows, size_bytes = sequence.memory()
+            if sequence.is_being_spilled:
+                continue
+            more_rows, more_bytes = sequence.memory()
+            rows, size_bytes = rows + more_rows, size_bytes + more_bytes
             tuning = sequence.spec.tuning
             limit = tuning.max_bytes_in_memory or _MEMORY_BYTES
             due = due or rows >= tuning.max_rows_in_memory or 0 < limit <= size_bytes

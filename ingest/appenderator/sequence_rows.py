@@ -90,6 +90,11 @@ class SequenceRows:
         """Rows and bytes that are in memory only."""
         return self._in_memory
 
+    @property
+    def is_being_spilled(self) -> bool:
+        """Whether some thread is at it."""
+        return self._spilling.locked()
+
     def messages_that_fit(self, batch: DecodedBatch) -> int | None:
         """How many messages of a batch may be appended until a row limit is reached; None: all, and more.
 

@@ -243,10 +243,11 @@ class TaskRunner:
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
             self._handle(Tick(now_ms))
-            for command in self._disk.maintain(now_ms):
-                done = self._execute(command)
-                if done is not None:
-                    self._handle(done)
+        # After every batch: a fast stream must not bring more rows into memory than may be there.
+        for command in self._disk.maintain(now_ms):
+            done = self._execute(command)
+            if done is not None:
+                self._handle(done)
         if self._outcome is None and self._may_read:
             self._read()
 
