@@ -5,22 +5,39 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ingest.metadata.records import StreamOffsets
+from ingest.metadata.sql import open_store
 from ingest.task.directory import ProcessIdentity
 from siltstone import Client, ClientError
 from tests.acceptance.service import Service
+from tests.servers.disks import SmallDisk
 from tests.servers.kafka import KafkaCluster
 from tests.servers.postgres import Postgres
-from tests.servers.process import free_ports, running
+from tests.servers.process import Server, free_ports, running
 from tests.servers.proxy import Proxy
 from tests.servers.seaweed import Seaweed
 from tests.servers.topics import wait_for
 
 SECRET = "of the chaos cluster"
 LEASE_MS = 4_000
+DISK_BYTES = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How an installation is made. ``small_disks`` (root only): middle managers and local deep storage have
+    file systems of their own, which can be filled; ``local_storage``: segments in a folder instead of S3."""
+
+    workers: int = 2
+    query_nodes: int = 1
+    brokers: int = 1
+    local_storage: bool = False
+    small_disks: bool = False
 
 
 class Member(Service):
@@ -33,30 +50,40 @@ class Member(Service):
 
 
 class ChaosCluster:
-    """Kafka, PostgreSQL and S3 with a proxy each, two overlords, middle managers, query nodes with the API.
+    """Kafka, PostgreSQL and S3 with proxies, two overlords, middle managers, query nodes with the API.
 
     ``enter`` and every start of a process belong to the main thread.
     """
 
-    def __init__(self, home: Path, *, workers: int = 2, query_nodes: int = 1) -> None:
+    def __init__(self, home: Path, layout: Layout | None = None) -> None:
         self.home = home
+        self.layout = layout = layout or Layout()
         self.stack = ExitStack()
-        self.kafka_proxy_port = free_ports(1)[0]
-        self.kafka = KafkaCluster(home / "kafka", proxy={1: self.kafka_proxy_port})
+        self.kafka_ports = free_ports(layout.brokers)
+        announced = dict(enumerate(self.kafka_ports, 1))
+        self.kafka = KafkaCluster(home / "kafka", layout.brokers, proxy=announced)
         self.postgres = Postgres(durable=True)
-        self.seaweed = Seaweed(home / "s3")
-        self._workers_wanted = workers
-        self._query_nodes_wanted = query_nodes
+        self.seaweed = None if layout.local_storage else Seaweed(home / "s3")
         self.overlords: list[Member] = []
         self.workers: list[Member] = []
         self.fronts: list[Member] = []
         self.proxies: dict[str, list[Proxy]] = {}
+        self.disks: dict[str, SmallDisk] = {}
+        self.topic_settings: dict[str, Any] = {}
+        """Of the topic, for whoever has to make it again."""
 
     def __enter__(self) -> ChaosCluster:
         with ExitStack() as stack:
             stack.callback(lambda: shutil.rmtree(self.postgres.home, ignore_errors=True))
-            for server in (self.kafka, self.postgres, self.seaweed):
-                stack.enter_context(server)
+            stack.enter_context(self.kafka)
+            stack.enter_context(self.postgres)
+            if self.seaweed is not None:
+                stack.enter_context(self.seaweed)
+            if self.layout.small_disks:
+                places = [f"worker{number}" for number in range(self.layout.workers)]
+                for place in [*places, *(["storage"] if self.layout.local_storage else [])]:
+                    path = self.home / place / ("data" if place in places else "")
+                    self.disks[place] = stack.enter_context(SmallDisk(path, DISK_BYTES))
             stack.callback(self._end_everything)
             self._start_members()
             self.stack = stack.pop_all()
@@ -66,21 +93,13 @@ class ChaosCluster:
         self.stack.close()
 
     def _start_members(self) -> None:
-        proxied = self.kafka.nodes[1].proxied
-        assert proxied is not None
-        self.proxies["kafka"] = [Proxy(proxied[0], self.kafka_proxy_port)]
-        self.proxies["s3"] = [Proxy(self.seaweed.ports[3])]
-        self.proxies["postgres"] = [Proxy(self.postgres.port) for _ in range(2 + self._query_nodes_wanted)]
+        self.proxies["kafka"] = []
+        for node, port in zip(self.kafka.nodes.values(), self.kafka_ports, strict=True):
+            assert node.proxied is not None
+            self.proxies["kafka"].append(Proxy(node.proxied[0], port))
+        self.proxies["postgres"] = [Proxy(self.postgres.port) for _ in range(2 + self.layout.query_nodes)]
         urls = [f"postgresql+psycopg2://app@127.0.0.1:{p.port}/postgres" for p in self.proxies["postgres"]]
-        place = {
-            "type": "s3",
-            "bucket": self.seaweed.bucket,
-            "prefix": "chaos",
-            "endpoint_url": f"http://127.0.0.1:{self.proxies['s3'][0].port}",
-            "region": "us-east-1",
-            "upload_deadline_s": 20,
-        }
-        keys = {"AWS_ACCESS_KEY_ID": self.seaweed.key, "AWS_SECRET_ACCESS_KEY": self.seaweed.secret}
+        place, keys = self._place()
         shared = {"deep_storage": place, "secret": SECRET, "log": {"level": "info"}}
         for number in range(2):
             settings = {
@@ -92,11 +111,11 @@ class ChaosCluster:
             self.overlords.append(Member(self.home / f"overlord{number}", settings, **keys))
         self.proxies["overlord"] = [Proxy(each.port) for each in self.overlords]
         where = {"overlord": {"urls": [f"http://127.0.0.1:{p.port}" for p in self.proxies["overlord"]]}}
-        for number in range(self._workers_wanted):
+        for number in range(self.layout.workers):
             settings = {**shared, **where, "roles": ["middle-manager"], "worker": {"capacity": 6}}
             self.workers.append(Member(self.home / f"worker{number}", settings, **keys))
         direct = {"overlord": {"urls": [each.client.url for each in self.overlords]}}
-        for number in range(self._query_nodes_wanted):
+        for number in range(self.layout.query_nodes):
             settings = {
                 **shared,
                 **direct,
@@ -112,6 +131,32 @@ class ChaosCluster:
             member.start()
         wait_for(self.front.client.leads, 60, "an overlord leads")
 
+    def _place(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """The setting of deep storage, and what its users need in their environment."""
+        if self.seaweed is None:
+            return {"type": "local", "path": str(self.home / "storage")}, {}
+        self.proxies["s3"] = [Proxy(self.seaweed.ports[3])]
+        place = {
+            "type": "s3",
+            "bucket": self.seaweed.bucket,
+            "prefix": "chaos",
+            "endpoint_url": f"http://127.0.0.1:{self.proxies['s3'][0].port}",
+            "region": "us-east-1",
+            "upload_deadline_s": 20,
+        }
+        return place, {"AWS_ACCESS_KEY_ID": self.seaweed.key, "AWS_SECRET_ACCESS_KEY": self.seaweed.secret}
+
+    @property
+    def servers(self) -> list[Server]:
+        """What is not ours."""
+        return [*self.kafka.nodes.values(), self.postgres, *([self.seaweed] if self.seaweed else [])]
+
+    def offsets(self, topic: str) -> StreamOffsets | None:
+        """The committed offsets as the database has them now, asked past every proxy."""
+        url = f"postgresql+psycopg2://app@127.0.0.1:{self.postgres.port}/postgres"
+        with closing(open_store(url)) as store:
+            return store.offsets("chaos", topic)
+
     @property
     def members(self) -> list[Member]:
         return [*self.overlords, *self.workers, *self.fronts]
@@ -124,7 +169,7 @@ class ChaosCluster:
     @property
     def bootstrap(self) -> str:
         """Kafka as the tasks reach it, through the proxy."""
-        return f"127.0.0.1:{self.kafka_proxy_port}"
+        return ",".join(f"127.0.0.1:{port}" for port in self.kafka_ports)
 
     def tasks(self) -> list[ProcessIdentity]:
         """Tasks that run, of all middle managers, in the order of their directories."""

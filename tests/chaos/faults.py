@@ -1,56 +1,24 @@
-"""The faults a run may do: each knows what it breaks and how that is mended again."""
+"""The faults a run may do to processes, and what operators wish; which are drawn, `tests.chaos.kinds` says."""
 
 from __future__ import annotations
 
 import os
-import random
 import resource
 import signal
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
 
 from ingest.task.directory import ProcessIdentity, start_ticks
 from siltstone import Client, ClientError
-from tests.chaos.cluster import ChaosCluster, Member
-from tests.chaos.witness import Witness
-from tests.servers.process import Server
-from tests.servers.proxy import Proxy
-
-Mend = Callable[[], None]
-Posted = Callable[[int, int], dict[str, Any]]
-"""The spec for so many replicas and groups."""
+from tests.chaos.breaking import Broken, nothing
+from tests.chaos.cluster import Member
+from tests.chaos.server_faults import ServerFaults
+from tests.chaos.stream_faults import StreamFaults
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """Something that was broken: ``what`` names it, no second fault touches ``parts`` until ``mend``."""
-
-    what: str
-    parts: frozenset[str]
-    mend: Mend
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of fault: how long it lasts in seconds, and how often it is drawn beside the others."""
-
-    do: Callable[[Faults, frozenset[str]], Broken | None]
-    shortest_s: float
-    longest_s: float
-    weight: int
-
-
-class Faults:
-    """Breaks parts of a cluster that are whole; every choice is the dice's. Main thread only."""
-
-    def __init__(self, cluster: ChaosCluster, witnesses: list[Witness], posted: Posted, dice: random.Random) -> None:
-        self._cluster = cluster
-        self._witnesses = witnesses
-        self._posted = posted
-        self._dice = dice
+class Faults(StreamFaults, ServerFaults):
+    """Breaks processes, tasks first; and is everything that breaks anything."""
 
     # -- tasks
 
@@ -69,14 +37,14 @@ class Faults:
         if task is None:
             return None
         _send(task, how)
-        return Broken(f"task {task.pid} gets {how.name}", frozenset(), _nothing)
+        return Broken(f"task {task.pid} gets {how.name}", frozenset(), nothing)
 
     def kill_tasks(self, busy: frozenset[str]) -> Broken | None:
         """Every replica of every group at once: what was in memory only is read again."""
         tasks = self._cluster.tasks()
         for task in tasks:
             _send(task, signal.SIGKILL)
-        return Broken(f"all {len(tasks)} tasks are killed", frozenset(), _nothing) if tasks else None
+        return Broken(f"all {len(tasks)} tasks are killed", frozenset(), nothing) if tasks else None
 
     def freeze_task(self, busy: frozenset[str]) -> Broken | None:
         task = self._some_task()
@@ -118,6 +86,16 @@ class Faults:
 
     def stop_worker(self, busy: frozenset[str]) -> Broken | None:
         return self._down(self._cluster.workers, busy, Member.stop, "stopped")
+
+    def roll_workers(self, busy: frozenset[str]) -> Broken | None:
+        """Each middle manager in turn is stopped and started, as for an upgrade."""
+        workers = self._cluster.workers
+        if any(worker.home.name in busy or not worker.alive for worker in workers):
+            return None
+        for worker in workers:
+            worker.stop(patience_s=15)
+            worker.start()
+        return Broken("middle managers are restarted one by one", frozenset(), nothing)
 
     def freeze_worker(self, busy: frozenset[str]) -> Broken | None:
         return self._frozen(self._cluster.workers, busy)
@@ -229,109 +207,6 @@ class Faults:
         except ClientError:
             what += " (refused)"
         return Broken(what, frozenset({"supervisor"}), lambda: _resume(client))
-
-    # -- servers
-
-    def kill_postgres(self, busy: frozenset[str]) -> Broken | None:
-        return self._server_down(self._cluster.postgres, "postgres", busy, Server.kill)
-
-    def stop_postgres(self, busy: frozenset[str]) -> Broken | None:
-        return self._server_down(self._cluster.postgres, "postgres", busy, lambda server: server.stop())
-
-    def kill_kafka(self, busy: frozenset[str]) -> Broken | None:
-        return self._server_down(self._cluster.kafka.nodes[1], "kafka", busy, Server.kill)
-
-    def freeze_kafka(self, busy: frozenset[str]) -> Broken | None:
-        node = self._cluster.kafka.nodes[1]
-        if "kafka" in busy:
-            return None
-        node.freeze()
-        return Broken("kafka is frozen", frozenset({"kafka"}), node.thaw)
-
-    def kill_s3(self, busy: frozenset[str]) -> Broken | None:
-        return self._server_down(self._cluster.seaweed, "s3", busy, Server.kill)
-
-    def _server_down(
-        self, server: Server, name: str, busy: frozenset[str], how: Callable[[Server], None]
-    ) -> Broken | None:
-        if name in busy:
-            return None
-        how(server)
-        return Broken(f"{name} goes down", frozenset({name}), server.spawn)
-
-    # -- connections
-
-    def cut_connections(self, busy: frozenset[str]) -> Broken | None:
-        """Resets open connections and refuses new ones, of one proxy or of all before a server."""
-        return self._connections(busy, "cut", Proxy.cut, Proxy.open)
-
-    def hang_connections(self, busy: frozenset[str]) -> Broken | None:
-        """Nothing passes any more, and nobody is told."""
-        return self._connections(busy, "hang", Proxy.hang, Proxy.heal)
-
-    def _connections(
-        self, busy: frozenset[str], word: str, apply: Callable[[Proxy], None], undo: Callable[[Proxy], None]
-    ) -> Broken | None:
-        name = self._dice.choice(sorted(self._cluster.proxies))
-        part = f"connections to {name}"
-        if part in busy:
-            return None
-        proxies = list(self._cluster.proxies[name])
-        if len(proxies) > 1 and self._dice.random() < 0.5:
-            proxies = [self._dice.choice(proxies)]
-        for proxy in proxies:
-            apply(proxy)
-
-        def mend() -> None:
-            for proxy in proxies:
-                undo(proxy)
-
-        return Broken(f"{len(proxies)} {part} {word}", frozenset({part}), mend)
-
-
-KINDS: dict[str, Kind] = {
-    "task killed": Kind(Faults.kill_task, 0, 0, 6),
-    "all tasks killed": Kind(Faults.kill_tasks, 0, 0, 1),
-    "task ended": Kind(Faults.end_task, 0, 0, 2),
-    "task frozen": Kind(Faults.freeze_task, 1, 25, 4),
-    "task's disk full": Kind(Faults.fill_disk_of_task, 2, 10, 2),
-    "middle manager's disk full": Kind(Faults.fill_disk_of_worker, 2, 10, 1),
-    "middle manager killed": Kind(Faults.kill_worker, 0, 10, 3),
-    "middle manager stopped": Kind(Faults.stop_worker, 0, 5, 2),
-    "middle manager frozen": Kind(Faults.freeze_worker, 1, 20, 2),
-    "host lost": Kind(Faults.lose_host, 0, 25, 2),
-    "overlord killed": Kind(Faults.kill_overlord, 0, 8, 3),
-    "both overlords killed": Kind(Faults.kill_overlords, 0, 8, 1),
-    "overlord frozen": Kind(Faults.freeze_overlord, 1, 12, 3),
-    "query node killed": Kind(Faults.kill_query_node, 0, 4, 2),
-    "query node frozen": Kind(Faults.freeze_query_node, 1, 15, 1),
-    "all processes killed": Kind(Faults.kill_all, 0, 4, 1),
-    "machine lost": Kind(Faults.lose_machine, 0, 4, 1),
-    "PostgreSQL killed": Kind(Faults.kill_postgres, 0, 8, 2),
-    "PostgreSQL stopped": Kind(Faults.stop_postgres, 0, 12, 1),
-    "Kafka killed": Kind(Faults.kill_kafka, 0, 8, 2),
-    "Kafka frozen": Kind(Faults.freeze_kafka, 1, 10, 1),
-    "S3 killed": Kind(Faults.kill_s3, 0, 15, 2),
-    "connections cut": Kind(Faults.cut_connections, 0, 8, 4),
-    "connections hung": Kind(Faults.hang_connections, 1, 15, 4),
-    "spec changed": Kind(Faults.change_spec, 0, 0, 2),
-    "middle manager drained": Kind(Faults.drain_worker, 1, 8, 1),
-    "supervisor suspended": Kind(Faults.suspend, 0, 10, 1),
-}
-
-
-def schedule(dice: random.Random) -> Iterator[tuple[float, str, float]]:
-    """Without end: seconds to wait, which kind of fault, how many seconds it lasts."""
-    names = list(KINDS)
-    weights = [KINDS[name].weight for name in names]
-    while True:
-        [name] = dice.choices(names, weights)
-        kind = KINDS[name]
-        yield dice.uniform(0.5, 5.0), name, dice.uniform(kind.shortest_s, kind.longest_s)
-
-
-def _nothing() -> None:
-    pass
 
 
 def enable(worker: Member) -> None:

@@ -17,6 +17,12 @@ class Proxy:
         self.target = target_port
         self.port = listen_port or free_ports(1)[0]
         self.delay_s = 0.0
+        self.answer: bytes | None = None
+        """What every request gets instead of the server's answer; the connection ends with it."""
+        self.answered = 0
+        """How often it was given."""
+        self.end_after: int | None = None
+        """Bytes in one direction after which a connection ends, in the middle of whatever it carries."""
         self._passing = threading.Event()
         self._passing.set()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
@@ -48,11 +54,20 @@ class Proxy:
             self._thread(self._pump, far, near)
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        passed, asks = 0, (source, sink) in self._pairs
         try:
             while data := source.recv(65536):
                 self._passing.wait()
                 if self.delay_s:
                     time.sleep(self.delay_s)
+                if asks and self.answer is not None:
+                    self.answered += 1
+                    source.sendall(self.answer)
+                    break
+                passed += len(data)
+                if self.end_after is not None and passed > self.end_after:
+                    sink.sendall(data[: max(0, len(data) - (passed - self.end_after))])
+                    break
                 sink.sendall(data)
         except OSError:
             pass
@@ -70,8 +85,10 @@ class Proxy:
         self._passing.clear()
 
     def heal(self) -> None:
-        """Ends `hang` and any delay."""
+        """Ends `hang`, any delay, false answers and early ends."""
         self.delay_s = 0.0
+        self.answer = None
+        self.end_after = None
         self._passing.set()
 
     def cut(self) -> None:
