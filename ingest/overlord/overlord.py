@@ -237,7 +237,8 @@ class Overlord:
 
     def status(self, supervisor: str) -> dict[str, Any]:
         """Druid's status document."""
-        return status(facts_of(self._ports.store, self._runner(supervisor)), self._now_ms())
+        facts = facts_of(self._ports.store, self._runner(supervisor), self.leading().served)
+        return status(facts, self._now_ms())
 
     def stats(self, supervisor: str) -> dict[str, Any]:
         """Druid's row statistics by group and task."""

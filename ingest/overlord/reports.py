@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from ingest.metadata.records import DesiredState
 from ingest.metadata.store import MetadataStore
+from ingest.overlord.served import ServedVersions
 from ingest.supervisor.report import SupervisorFacts
 from ingest.supervisor.runner import SupervisorRunner
 
 
-def facts_of(store: MetadataStore, runner: SupervisorRunner) -> SupervisorFacts:
-    """A moment of the supervisor: rows read now, heartbeats and stream as last heard."""
+def facts_of(store: MetadataStore, runner: SupervisorRunner, served: ServedVersions | None = None) -> SupervisorFacts:
+    """A moment of the supervisor: rows read now, heartbeats and stream as last heard; with ``served`` also
+    who holds a hand-off back."""
     view = runner.view()
     spec = view.spec
     record = store.supervisor(spec.supervisor)
@@ -29,6 +31,6 @@ def facts_of(store: MetadataStore, runner: SupervisorRunner) -> SupervisorFacts:
         log_ends=view.stream.log_ends,
         seen_ms=view.stream.seen_ms,
         problems=view.problems,
-        waiting_for=view.waiting_for,
+        waiting_for=(*view.waiting_for, *(served.waits_for(spec.datasource) if served else ())),
         scaling=view.scaling,
     )

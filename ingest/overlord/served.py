@@ -6,7 +6,7 @@ import threading
 
 from ingest.clock import Clock
 from ingest.metadata.records import NodeRecord
-from ingest.metadata.store import LeadershipStore
+from ingest.metadata.store import LeadershipStore, MetadataStore
 
 NODE_LEASE_MS = 10_000
 """A query node whose lease row has stood still for so long holds no hand-off back."""
@@ -50,7 +50,7 @@ class NodeWatch:
 class ServedVersions:
     """The hand-off check: refreshed by a duty, read by heartbeats; safe from any thread."""
 
-    def __init__(self, store: LeadershipStore, clock: Clock) -> None:
+    def __init__(self, store: MetadataStore, clock: Clock) -> None:
         self._store = store
         self._nodes = NodeWatch(store, clock)
         self._lock = threading.Lock()
@@ -78,3 +78,14 @@ class ServedVersions:
             version = max(version, self._versions.get(datasource, 0))
             self._versions[datasource] = version
         return version
+
+    def waits_for(self, datasource: str) -> tuple[str, ...]:
+        """Which live query nodes hold the hand-off of what is published back, in words for a status."""
+        newest = self._store.table_versions().get(datasource, 0)
+        gone = self._nodes.gone()
+        found = []
+        for node in self._store.nodes():
+            at = node.acknowledged.get(datasource, newest)
+            if at < newest and gone.get(node.node) != node.renewed_ms:
+                found.append(f"query node {node.node} at {node.address}: it answers at version {at} of {newest}")
+        return tuple(found)

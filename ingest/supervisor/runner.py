@@ -132,6 +132,7 @@ class SupervisorRunner:
         self._unreadable = Unreadable()
         self._store_problems: deque[Problem] = deque(maxlen=PROBLEMS_KEPT)
         self._health = Status("PENDING", "PENDING", True)
+        self._reason: str | None = None
         self._waiting_for: tuple[str, ...] = ()
         self._scaling: ScalingView | None = None
         self._discovery = self._discover(spec)
@@ -175,7 +176,7 @@ class SupervisorRunner:
             self._discovery.view,
             dict(self._beats),
             self._health,
-            health.named,
+            self._reason,
             (*health.problems, *self._store_problems),
             self._waiting_for,
             self._scaling,
@@ -249,7 +250,11 @@ class SupervisorRunner:
         machine = self._machine
         started = any(group.replicas for group in machine.groups.values())
         stopping = bool(machine.groups) and machine.desired is not DesiredState.RUNNING
-        self._health = machine.health.status(machine.desired, stopping, started)
+        # Together, so that no status names a reason and calls itself healthy.
+        self._health, self._reason = (
+            machine.health.status(machine.desired, stopping, started),
+            machine.health.named,
+        )
         self._waiting_for = machine.waiting_for()
         unreadable = self._unreadable.lasting(self._ports.clock.monotonic_ms())
         if unreadable is not None:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from siltstone import Client
-from tests.acceptance.edits import PARTITIONS, facts, lines, spec
+from tests.acceptance.edits import PARTITIONS, facts
 from tests.acceptance.service import Service
+from tests.acceptance.table import COUNT, Table
 from tests.servers.fixtures import fresh_name
 from tests.servers.kafka import KafkaCluster
 from tests.servers.topics import create_topic, produce, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-
-COUNT = 2_000
 
 
 @pytest.fixture(scope="module")
@@ -25,40 +22,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One service for all tests; each has its own topic and table."""
     with Service(tmp_path_factory.mktemp("operators")) as found:
         yield found
-
-
-class Table:
-    """One test's table with its topic, filled with the first edits."""
-
-    def __init__(self, service: Service, bootstrap: str, topic: str | None = None) -> None:
-        self.client: Client = service.client
-        self.service = service
-        self.bootstrap = bootstrap
-        self.topic = topic or create_topic(bootstrap, PARTITIONS)
-        self.name = fresh_name("edits")
-
-    def spec(self, **tuning: Any) -> dict[str, Any]:
-        posted = spec(self.bootstrap, self.topic, **tuning)
-        posted["spec"]["dataSchema"]["dataSource"] = self.name
-        return posted
-
-    def send(self, count: int = COUNT) -> None:
-        for partition in range(PARTITIONS):
-            produce(self.bootstrap, self.topic, lines()[:count][partition::PARTITIONS], partition=partition)
-
-    def count(self) -> int:
-        return int(self.client.sql(f'SELECT COUNT(*) AS n FROM "{self.name}"')[0]["n"])
-
-    def status(self) -> dict[str, Any]:
-        payload: dict[str, Any] = self.client.supervisor_status(self.name)["payload"]
-        return payload
-
-    def rest(self, rows: int) -> None:
-        self.client.supervisor_action(self.name, "suspend")
-        wait_for(lambda: self.published() == rows, 60, f"{rows} rows are published")
-
-    def published(self) -> int:
-        return sum(int(each["num_rows"]) for each in self.client.segments(self.name))
 
 
 def test_a_posted_spec_gives_its_first_row_at_once(service: Service, kafka: KafkaCluster) -> None:

@@ -42,3 +42,15 @@ def test_a_dead_node_whose_clock_was_ahead_holds_hand_off_back_no_longer_than_it
     clock.advance(1)
     served.refresh()
     assert served.of("wiki") == 1
+
+
+def test_who_holds_hand_off_back_is_named_until_it_follows_or_is_gone() -> None:
+    store, served, clock, renewed_ms = served_beside(0)
+    assert served.waits_for("wiki") == ("query node q at q:1: it answers at version 0 of 1",)
+    assert served.waits_for("another") == ()
+    store.renew_node("q", ["query"], "q:1", renewed_ms + 1, {"wiki": 1}, {})
+    assert served.waits_for("wiki") == ()
+    _, served, clock, _ = served_beside(0)
+    served.refresh()
+    clock.advance(NODE_LEASE_MS)
+    assert served.waits_for("wiki") == ()
