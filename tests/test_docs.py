@@ -17,6 +17,8 @@ MAKE = re.compile(r"(?:^ *|`|\$ )make ([a-z][a-z-]*)", re.MULTILINE)
 TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 METRIC = re.compile(r"""["'](siltstone_[a-z0-9_]+)["']""")
 INVARIANT = re.compile(r"""["']([A-Z]{2}-\d+)["']""")
+DEFINED = re.compile(r"^ *def (test_\w+)", re.MULTILINE)
+NAMED_TEST = re.compile(r"`(test_\w+(?:\.py)?)`")
 ROUTE_CALLS = {
     "get",
     "post",
@@ -149,6 +151,16 @@ def test_every_invariant_is_told() -> None:
     print(f"{len(found)} invariants in code")
     absent = sorted(name for name in found if not re.search(rf"\b{name}\b", text_of(ROOT / "docs" / "protocol.md")))
     assert not absent, "docs/protocol.md does not tell: " + ", ".join(absent)
+
+
+def test_tests_that_documents_name_exist() -> None:
+    there = {name for path in (ROOT / "tests").rglob("*.py") for name in DEFINED.findall(text_of(path))}
+    there |= {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    there |= {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+    named = {name for document in documents() for name in NAMED_TEST.findall(text_of(document))}
+    print(f"{len(named)} tests named in documents")
+    absent = sorted(named - there)
+    assert not absent, "documents name tests that there are not: " + ", ".join(absent)
 
 
 def test_the_scanners_see_what_they_look_for() -> None:

@@ -38,8 +38,8 @@ class Counting(SupervisorMachine):
         return super()._steer(group)
 
 
-@pytest.fixture(scope="module")
-def large() -> Counting:
+def large_machine() -> Counting:
+    """A supervisor whose groups all read."""
     groups = []
     for epoch in range(GROUPS):
         start = OffsetMap((p, 0) for p in range(epoch, PARTITIONS, GROUPS))
@@ -53,6 +53,11 @@ def large() -> Counting:
     machine = Counting(replace(CONFIG, task_count=GROUPS), 1)
     machine.handle(m.StateLoaded(0, 0, SupervisorState(DesiredState.RUNNING, offsets, tuple(groups))))
     return machine
+
+
+@pytest.fixture(scope="module")
+def large() -> Counting:
+    return large_machine()
 
 
 def test_a_tick_over_all_groups_is_far_below_its_period(large: Counting) -> None:
