@@ -140,7 +140,7 @@ class QueryNode:
         self._mirror = Mirror(mirror_dir / "chunks", settings.mirror_bytes, settings.local_hosts)
         self.lookups = LookupCache(self._mirror.root, lookups or NoLookups(), settings.lookup_roots, clock)
         self._prefetcher = ThreadPoolExecutor(settings.prefetches, "query-prefetch")
-        self._timeline = TimelineCache(catalog, cache, self._prefetcher)
+        self._timeline = TimelineCache(catalog, cache, self._prefetcher, clock)
         self._live = LiveTables(self._timeline, live, self._mirror, settings.live, clock)
         roots = [cache.root, self._mirror.root]
         self._owns_engine = engine is None

@@ -62,8 +62,8 @@ class TableSnapshot:
 class SegmentCatalog(Protocol):
     """The metadata database as a query node sees it; safe from any thread."""
 
-    def datasources(self) -> list[str]:
-        """Names of all tables: those with segments or with a supervisor."""
+    def versions(self) -> dict[str, int]:
+        """All tables, those with segments or with a supervisor, and the version each is at."""
         ...
 
     def snapshot(self, datasource: str, since: int | None) -> TableSnapshot | None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from query.clock import Clock
 from query.errors import QueryUnavailable
 from query.source import SegmentCatalog, TableSnapshot
 from segments.cache import SegmentCache
@@ -24,6 +25,9 @@ from segments.errors import CacheError, ServiceError
 from segments.schema import SegmentSchema
 
 _log = structlog.get_logger(__name__)
+
+ASKED_MS = 10_000  # so long after its last query a table is read at every look
+IDLE_READ_MS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +48,21 @@ class TableVersion:
 
 
 class TimelineCache:
-    """All tables; safe for many threads. Prefetching runs on ``executor``."""
+    """All tables; safe for many threads. Prefetching runs on ``executor``.
 
-    def __init__(self, catalog: SegmentCatalog, cache: SegmentCache, executor: Executor) -> None:
+    What a version does not count (new sequences, reported positions) is read again at every ``sync`` for a
+    table that is being asked, and every ``IDLE_READ_MS`` for one that is not: hundreds of idle tables cost
+    next to nothing. The first query after a pause reads its table afresh.
+    """
+
+    def __init__(self, catalog: SegmentCatalog, cache: SegmentCache, executor: Executor, clock: Clock) -> None:
         self._catalog = catalog
         self._cache = cache
         self._executor = executor
+        self._clock = clock
         self._lock = threading.Lock()
+        self._read_ms: dict[str, int] = {}
+        self._asked_ms: dict[str, int] = {}
         self._tables: dict[str, TableVersion] = {}
         self._loading: set[str] = set()
         self._loads = 0
@@ -65,15 +77,42 @@ class TimelineCache:
             return sorted(self._tables)
 
     def current(self, datasource: str) -> TableVersion | None:
-        """The version that queries start from; loaded now if the table was never seen.
+        """The version that queries start from; loaded now if the table was not asked for a while.
+
+        Without the database a table that is known stays at what was last read of it (PR-6).
 
         Raises:
             ServiceError: the database cannot be read, or became older than what was read from it.
         """
+        now_ms = self._clock.monotonic_ms()
         with self._lock:
             self._check_went_back(datasource)
             found = self._tables.get(datasource)
-        return found or self.refresh(datasource)
+            rested = not self._is_asked(datasource, now_ms) and datasource not in self._loading
+            if found is not None:
+                self._asked_ms[datasource] = now_ms
+        if found is None:
+            return self.refresh(datasource)
+        if not rested:
+            return found
+        try:
+            return self.refresh(datasource)
+        except ServiceError:
+            with self._lock:
+                self._check_went_back(datasource)
+            return found
+
+    def _is_asked(self, datasource: str, now_ms: int) -> bool:
+        """Whether queries came lately; with the lock held."""
+        asked_ms = self._asked_ms.get(datasource)
+        return asked_ms is not None and now_ms - asked_ms < ASKED_MS
+
+    def _is_due(self, datasource: str, version: int, now_ms: int) -> bool:
+        """Whether the table must be read now; with the lock held."""
+        known = self._tables.get(datasource)
+        if known is None or known.version != version or datasource in self._went_back:
+            return True
+        return self._is_asked(datasource, now_ms) or now_ms - self._read_ms.get(datasource, 0) >= IDLE_READ_MS
 
     def refresh(self, datasource: str) -> TableVersion | None:
         """Loads the newest version and makes it current at once; None when there is no such table.
@@ -96,13 +135,15 @@ class TimelineCache:
         Raises:
             ServiceError: the database cannot be read.
         """
-        names = self._catalog.datasources()
+        versions, now_ms = self._catalog.versions(), self._clock.monotonic_ms()
         with self._lock:
-            for gone in set(self._tables) - set(names):
+            for gone in set(self._tables) - set(versions):
                 del self._tables[gone]
-            free = [name for name in names if name not in self._loading]
+                self._asked_ms.pop(gone, None)
+            free = [name for name in versions if name not in self._loading]
+            due = [name for name in free if self._is_due(name, versions[name], now_ms)]
         trouble: ServiceError | None = None
-        for name in free:
+        for name in due:
             try:
                 self._sync_one(name, on_moved)
             except ServiceError as error:
@@ -155,6 +196,7 @@ class TimelineCache:
             before = self._tables.get(datasource)
             self._loads += 1
             number = self._loads
+            self._read_ms[datasource] = self._clock.monotonic_ms()
             self._check_went_back(datasource)
         since = None if before is None else before.version
         snapshot = self._catalog.snapshot(datasource, since)

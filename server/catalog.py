@@ -36,8 +36,8 @@ class StoreCatalog:
         """What else to say of this node in its lease row; asked at every renewal, before the node starts."""
         self._told = told
 
-    def datasources(self) -> list[str]:
-        return self._store.datasources()
+    def versions(self) -> dict[str, int]:
+        return self._store.table_versions()
 
     def snapshot(self, datasource: str, since: int | None) -> TableSnapshot | None:
         state = self._store.table(datasource, since)

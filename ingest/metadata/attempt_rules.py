@@ -59,15 +59,24 @@ def registered(attempt: AttemptRecord | None, address: str, protocol: int, now_m
     return replace(live, state=state, address=address, protocol=protocol, heartbeat_ms=max(now_ms, live.heartbeat_ms))
 
 
+IDLE_NOTED_MS = 10_000
+
+
 def positioned(attempt: AttemptRecord | None, sequence: int, positions: OffsetMap, now_ms: int) -> AttemptRecord:
-    """The attempt with reported positions: furthest within one sequence, nothing from an earlier one."""
+    """The attempt with reported positions: furthest within one sequence, nothing from an earlier one.
+
+    That a task is alive without having read is noted every ``IDLE_NOTED_MS`` only: an idle task shall cost no
+    write a second, and nothing is decided by the stored time (who leads counts the beats it hears itself).
+    """
     live = require_live(attempt)
-    heartbeat_ms = max(now_ms, live.heartbeat_ms)
     if sequence < live.positions_sequence:
-        return replace(live, heartbeat_ms=heartbeat_ms)
-    if sequence == live.positions_sequence:
+        sequence, positions = live.positions_sequence, live.positions
+    elif sequence == live.positions_sequence:
         positions = furthest(live.positions, positions)
-    return replace(live, positions=positions, positions_sequence=sequence, heartbeat_ms=heartbeat_ms)
+    same = sequence == live.positions_sequence and positions == live.positions
+    if same and 0 <= now_ms - live.heartbeat_ms < IDLE_NOTED_MS:
+        return live
+    return replace(live, positions=positions, positions_sequence=sequence, heartbeat_ms=max(now_ms, live.heartbeat_ms))
 
 
 def moved(attempt: AttemptRecord | None, state: AttemptState, error: str | None, now_ms: int) -> AttemptRecord:

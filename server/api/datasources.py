@@ -21,7 +21,7 @@ def datasources_router(catalog: SegmentCatalog) -> APIRouter:
     @router.get("")
     def names() -> Response:
         """Names of tables."""
-        return JsonResponse(sorted(catalog.datasources()))
+        return JsonResponse(sorted(catalog.versions()))
 
     @router.get("/{datasource}")
     def one(datasource: str) -> Response:

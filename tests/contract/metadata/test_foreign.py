@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,24 +17,25 @@ ROWS = "('CH', 'Switzerland', 1), ('JP', 'Japan', 2), ('XX', NULL, 3), ('42', '7
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.integration)])
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> ForeignTable:
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ForeignTable]:
     if request.param == "sqlite":
         path = tmp_path / "shop ?%.db"
         with closing(sqlite3.connect(path)) as database:
             database.execute('CREATE TABLE "the countries" (code, name, "at" INTEGER)')
             database.execute(f'INSERT INTO "the countries" VALUES {ROWS}')
             database.commit()
-        return ForeignTable(f"jdbc:sqlite:{path}", "", "", "the countries", "code", "name", "at")
+        yield ForeignTable(f"jdbc:sqlite:{path}", "", "", "the countries", "code", "name", "at")
+        return
     make: Callable[[str], str] = request.getfixturevalue("new_url")
     url = make("postgres")
     administer(
         url,
-        'DROP TABLE IF EXISTS "the countries"',
         'CREATE TABLE "the countries" (code text, name text, "at" int)',
         f'INSERT INTO "the countries" VALUES {ROWS}',
     )
     address = "jdbc:" + url.replace("+psycopg2", "")
-    return ForeignTable(address, "", "", "public.the countries", "code", "name", "at")
+    yield ForeignTable(address, "", "", "public.the countries", "code", "name", "at")
+    administer(url, 'DROP TABLE "the countries"')  # the database goes back to other tests
 
 
 def test_pairs_are_texts_and_nulls_are_left_out(table: ForeignTable, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ingest.errors import LeadershipLost
+from ingest.metadata.attempt_rules import IDLE_NOTED_MS
 from ingest.metadata.records import AuditRow, DesiredState, ResetWish
 from ingest.metadata.store import MetadataStore
 from ingest.offsets import OffsetMap
@@ -162,5 +163,8 @@ def test_the_served_version_is_the_lowest_of_live_query_nodes(world: World) -> N
 def test_positions_of_an_empty_map_are_kept(world: World) -> None:
     record = world.open(0)
     token = world.attempt(record.ref)
-    stored = world.store.record_positions(world.generation, token, 0, OffsetMap(), NOON_MS + 5)
-    assert (stored.positions, stored.heartbeat_ms) == (OffsetMap(), NOON_MS + 5)
+    beats = (5, IDLE_NOTED_MS, IDLE_NOTED_MS + 5)
+    stored = [world.store.record_positions(world.generation, token, 0, OffsetMap(), NOON_MS + ms) for ms in beats]
+    assert [record.positions for record in stored] == [OffsetMap()] * 3
+    noted_ms = [record.heartbeat_ms - NOON_MS for record in stored]
+    assert noted_ms == [0, IDLE_NOTED_MS, IDLE_NOTED_MS], "a task that reads nothing writes now and then only"

@@ -61,6 +61,7 @@ class MemoryTable:
         self.tasks: list[Task] = []
         self.calls = 0
         self.is_down = False
+        self.reads = 0
         self._folder = folder
         self._segments: list[tuple[DataSegment, int]] = []
         self._required: dict[int, RequiredSequence] = {1: RequiredSequence("s", 1, 1, 1, {0: 0}, {0: 0}, None, {})}
@@ -172,12 +173,13 @@ class MemoryTable:
 
     # -- SegmentCatalog
 
-    def datasources(self) -> list[str]:
-        return [self.name]
+    def versions(self) -> dict[str, int]:
+        return {self.name: self.version}
 
     def snapshot(self, datasource: str, since: int | None) -> TableSnapshot | None:
         if self.is_down:
             raise ServiceUnreachable("the database does not answer")
+        self.reads += 1
         if datasource != self.name:
             return None
         with self._lock:

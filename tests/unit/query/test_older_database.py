@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ingest.clock import ManualClock
 from query.errors import QueryUnavailable
 from query.timeline_cache import TableVersion, TimelineCache
 from segments.cache import SegmentCache
@@ -19,7 +20,7 @@ def test_a_version_that_falls_is_named_and_the_table_refused_even_when_it_rises_
     table, moved = MemoryTable(tmp_path / "table"), list[TableVersion]()
     cache = SegmentCache(tmp_path / "cache", table.storage, 1 << 20)
     with ThreadPoolExecutor(1) as executor:
-        timeline = TimelineCache(table, cache, executor)
+        timeline = TimelineCache(table, cache, executor, ManualClock())
         table.version = 7
         timeline.sync(moved.append)
         assert [version.version for version in moved] == [7]
