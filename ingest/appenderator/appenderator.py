@@ -54,6 +54,7 @@ class SequenceTotals:
     segment_rows: int
     sequence_bytes: int
     held_bytes: int
+    parse_exceptions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +243,9 @@ class Appenderator:
     def totals(self, number: int) -> SequenceTotals:
         """What a sequence holds now."""
         sequence = self._sequences[number]
-        return SequenceTotals(sequence.rows, sequence.segment_rows, sequence.bytes_held, self.held()[1])
+        held_bytes = self.held()[1]
+        bad = sequence.parse_exceptions
+        return SequenceTotals(sequence.rows, sequence.segment_rows, sequence.bytes_held, held_bytes, bad)
 
     def positions(self, number: int) -> OffsetMap:
         """The next offsets to read for a sequence."""

@@ -92,6 +92,10 @@ class Hydrant:
         return sum(piece.rows for piece in self.pieces)
 
     @property
+    def parse_exceptions(self) -> int:
+        return sum(counts.parse_exceptions for counts in self.counts.values())
+
+    @property
     def memory_bytes(self) -> int:
         rejected = sum(len(record.value) + 100 for record in self.rejected)
         return rejected + sum(piece.size_bytes for piece in self.pieces if piece.path is None)

@@ -76,6 +76,7 @@ class SequenceRows:
         self.positions = record.start
         self.rows = 0
         self.bytes_held = 0
+        self.parse_exceptions = 0
         self._in_memory = (0, 0)
         self._spilling = threading.Lock()
 
@@ -139,6 +140,7 @@ class SequenceRows:
         self.hydrants = (*self.hydrants, hydrant)
         self.positions = self.positions.with_(batch.ends())
         self.rows += hydrant.rows
+        self.parse_exceptions += hydrant.parse_exceptions
         size_bytes = hydrant.memory_bytes
         self.bytes_held += size_bytes
         self._in_memory = (self._in_memory[0] + hydrant.rows, self._in_memory[1] + size_bytes)
@@ -320,6 +322,7 @@ class SequenceRows:
         self._rows_by_bucket = {}
         self.positions = positions_of(self.record.start, self.hydrants)
         self.rows = sum(hydrant.rows for hydrant in self.hydrants)
+        self.parse_exceptions = sum(hydrant.parse_exceptions for hydrant in self.hydrants)
         self.bytes_held = sum(hydrant.memory_bytes + hydrant.disk_bytes for hydrant in self.hydrants)
         waiting = [hydrant for hydrant in self.hydrants if not hydrant.spilled]
         self._in_memory = (sum(h.rows for h in waiting), sum(h.memory_bytes for h in waiting))

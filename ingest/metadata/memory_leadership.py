@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ingest.metadata import rules
+from ingest.metadata import rules, supervisor_rules
 from ingest.metadata.memory_state import MemoryBase
 from ingest.metadata.records import AuditRow, DesiredState, Leadership, NodeRecord, SpecVersion, SupervisorRecord
 from ingest.metadata.store import StoreConflict
@@ -89,10 +89,10 @@ class MemorySupervisors(MemoryBase):
         assert desired is not DesiredState.TERMINATED, "a supervisor is terminated by set_desired"
         with self._writing("put_supervisor", generation) as state:
             old = state.supervisors.get(supervisor)
-            rules.check_same_table(old, datasource)
+            supervisor_rules.check_same_table(old, datasource)
             self._touch()
             state.tables.setdefault(datasource, 0)
-            if old is not None and old.desired is not DesiredState.TERMINATED and old.spec == spec:
+            if old is not None and supervisor_rules.goes_on(old, spec, desired):
                 record = replace(old, desired=desired, updated_ms=now_ms)
             else:
                 stored = copy.deepcopy(spec)
@@ -115,9 +115,33 @@ class MemorySupervisors(MemoryBase):
             self._touch()
             if desired is DesiredState.TERMINATED:
                 self._append_history(supervisor, SpecVersion(self._count("spec", supervisor), None, now_ms))
+            elif desired is DesiredState.RUNNING:
+                old = self._next_version(old, now_ms)
             record = replace(old, desired=desired, updated_ms=now_ms)
             state.supervisors[supervisor] = record
             return record
+
+    def _next_version(self, old: SupervisorRecord, now_ms: int) -> SupervisorRecord:
+        """The same spec as the next version."""
+        version = self._count("spec", old.supervisor)
+        self._append_history(old.supervisor, SpecVersion(version, old.spec, now_ms))
+        return replace(old, version=version, updated_ms=now_ms)
+
+    def start_again(self, generation: int, supervisor: str, version: int, now_ms: int) -> SupervisorRecord:
+        with self._writing("start_again", generation) as state:
+            old = state.supervisors.get(supervisor)
+            if old is None or old.desired is not DesiredState.RUNNING:
+                raise StoreConflict(f"supervisor {supervisor!r} is not running")
+            if old.version != version:
+                return old
+            self._touch()
+            record = self._next_version(old, now_ms)
+            state.supervisors[supervisor] = record
+            return record
+
+    def parse_exceptions(self, supervisor: str, version: int) -> int:
+        with self._lock:
+            return self.state.counters.get(supervisor_rules.exceptions_counter(supervisor, version), 0)
 
     def supervisors(self) -> list[SupervisorRecord]:
         with self._lock:

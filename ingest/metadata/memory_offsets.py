@@ -151,7 +151,12 @@ class MemoryOffsets(MemoryBase):
             return record
 
     def seal(
-        self, generation: int, ref: SequenceRef, end: OffsetMap, following: NextSequence | None
+        self,
+        generation: int,
+        ref: SequenceRef,
+        end: OffsetMap,
+        following: NextSequence | None,
+        parse_exceptions: int = 0,
     ) -> tuple[SequenceRecord, ...]:
         with self._writing("seal", generation):
             record = self._record(ref)
@@ -162,6 +167,7 @@ class MemoryOffsets(MemoryBase):
                 assert record is not None
                 placed = any(a.is_placed for a in self._attempts_of((ref.supervisor, ref.group)))
                 stored, successor = rules.seal_sequence(record, end, following, placed)
+                stored = replace(stored, parse_exceptions=parse_exceptions)
                 self._put(stored, *([successor] if successor else []))
             return (stored,) if successor is None else (stored, successor)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ingest.metadata import attempt_rules, rules
+from ingest.metadata import attempt_rules, rules, supervisor_rules
 from ingest.metadata.memory_state import Group, MemoryBase, SegmentEntry, StagedFileRow
 from ingest.metadata.records import LedgerRow, QuarantineRow, StagedRow
 from ingest.metadata.store import StoreConflict
@@ -126,7 +126,10 @@ class MemoryPublishing(MemoryBase):
         state.watermarks[key] = furthest(state.watermarks.get(key, OffsetMap()), request.watermark_ms)
         record = self._record(ref)
         assert record is not None
-        self._put(replace(record, state=SequenceState.PUBLISHED, version=version))
+        bad = request.parse_exceptions
+        if bad:
+            self._add_count(*supervisor_rules.exceptions_counter(ref.supervisor, record.spec_version), bad)
+        self._put(replace(record, state=SequenceState.PUBLISHED, version=version, parse_exceptions=bad))
         self._append_ledger(rules.ledger_row(request, record, group.topic, version, now_ms))
         if request.quarantine is not None:
             files = state.quarantine.setdefault(group.datasource, [])

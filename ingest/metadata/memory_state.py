@@ -167,9 +167,11 @@ class MemoryBase:
 
     def _count(self, kind: str, name: str) -> int:
         """The next number of a counter that nothing ever lowers, from 1 (PR-19)."""
-        key = (kind, name)
-        value = self.state.counters.get(key, 0) + 1
-        self.state.counters[key] = value
+        return self._add_count(kind, name, 1)
+
+    def _add_count(self, kind: str, name: str, by: int) -> int:
+        value = self.state.counters.get((kind, name), 0) + by
+        self.state.counters[kind, name] = value
         return value
 
     def _raise_version(self, datasource: str) -> int:

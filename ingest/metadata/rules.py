@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ingest.errors import LeadershipLost
-from ingest.metadata.records import LedgerRow, NextSequence, NodeRecord, QuarantineRow, StreamOffsets, SupervisorRecord
+from ingest.metadata.records import LedgerRow, NextSequence, NodeRecord, QuarantineRow, StreamOffsets
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
 from ingest.protocol import (
@@ -281,15 +281,6 @@ def served_version(current: int, nodes: Iterable[NodeRecord], datasource: str, g
 def furthest_acknowledged(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
     """Acknowledged versions never go back."""
     return {**old, **{name: max(version, old.get(name, 0)) for name, version in new.items()}}
-
-
-def check_same_table(old: SupervisorRecord | None, datasource: str) -> None:
-    """Refuses another table for a known supervisor: its offsets would go on where the old rows end."""
-    if old is not None and old.datasource != datasource:
-        raise StoreConflict(
-            f"supervisor {old.supervisor!r} writes table {old.datasource!r}, not {datasource!r};"
-            " give the new one another id"
-        )
 
 
 # ---------------------------------------------------------------- offsets

@@ -58,8 +58,13 @@ def leading_generation(connection: Connection) -> int | None:
 
 def next_count(connection: Connection, kind: str, name: str) -> int:
     """The next number of a counter that nothing ever lowers, from 1 (PR-19)."""
-    statement = insert(connection, t.counters).values(kind=kind, name=name, value=1)
-    raised = {"value": t.counters.c.value + 1}
+    return add_count(connection, kind, name, 1)
+
+
+def add_count(connection: Connection, kind: str, name: str, by: int) -> int:
+    """Raises such a counter; returns its value."""
+    statement = insert(connection, t.counters).values(kind=kind, name=name, value=by)
+    raised = {"value": t.counters.c.value + by}
     statement = statement.on_conflict_do_update(index_elements=["kind", "name"], set_=raised)
     return int(connection.execute(statement.returning(t.counters.c.value)).scalar_one())
 

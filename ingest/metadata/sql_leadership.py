@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ingest.metadata import rules
+from ingest.metadata import rules, supervisor_rules
 from ingest.metadata import tables as t
 from ingest.metadata.records import AuditRow, DesiredState, Leadership, NodeRecord, SpecVersion, SupervisorRecord
 from ingest.metadata.sql_base import SqlBase, append_audit, ensure_table, next_count
@@ -135,9 +135,9 @@ class SqlSupervisors(SqlBase):
 
         def put(connection: Connection) -> SupervisorRecord:
             old = _supervisor(connection, supervisor, lock=True)
-            rules.check_same_table(old, datasource)
+            supervisor_rules.check_same_table(old, datasource)
             ensure_table(connection, datasource)
-            if old is not None and old.desired is not DesiredState.TERMINATED and old.spec == spec:
+            if old is not None and supervisor_rules.goes_on(old, spec, desired):
                 record = replace(old, desired=desired, updated_ms=now_ms)
             else:
                 version = _append_history(connection, supervisor, spec, now_ms)
@@ -154,13 +154,35 @@ class SqlSupervisors(SqlBase):
                 raise StoreConflict(f"there is no supervisor {supervisor!r}; post its spec")
             if old.desired is desired:
                 return old
+            version = old.version
             if desired is DesiredState.TERMINATED:
                 _append_history(connection, supervisor, None, now_ms)
-            record = replace(old, desired=desired, updated_ms=now_ms)
+            elif desired is DesiredState.RUNNING:
+                version = _append_history(connection, supervisor, old.spec, now_ms)
+            record = replace(old, desired=desired, version=version, updated_ms=now_ms)
             _store(connection, record, new=False)
             return record
 
         return self._fenced(generation, change)
+
+    def start_again(self, generation: int, supervisor: str, version: int, now_ms: int) -> SupervisorRecord:
+        def start(connection: Connection) -> SupervisorRecord:
+            old = _supervisor(connection, supervisor, lock=True)
+            if old is None or old.desired is not DesiredState.RUNNING:
+                raise StoreConflict(f"supervisor {supervisor!r} is not running")
+            if old.version != version:
+                return old
+            fresh = _append_history(connection, supervisor, old.spec, now_ms)
+            record = replace(old, version=fresh, updated_ms=now_ms)
+            _store(connection, record, new=False)
+            return record
+
+        return self._fenced(generation, start)
+
+    def parse_exceptions(self, supervisor: str, version: int) -> int:
+        kind, name = supervisor_rules.exceptions_counter(supervisor, version)
+        query = sa.select(t.counters.c.value).where(t.counters.c.kind == kind, t.counters.c.name == name)
+        return self._read(lambda connection: int(connection.execute(query).scalar() or 0))
 
     def supervisors(self) -> list[SupervisorRecord]:
         def alive(connection: Connection) -> list[SupervisorRecord]:

@@ -159,7 +159,12 @@ class SqlOffsets(SqlBase):
         return self._fenced(generation, opened)
 
     def seal(
-        self, generation: int, ref: SequenceRef, end: OffsetMap, following: NextSequence | None
+        self,
+        generation: int,
+        ref: SequenceRef,
+        end: OffsetMap,
+        following: NextSequence | None,
+        parse_exceptions: int = 0,
     ) -> tuple[SequenceRecord, ...]:
         def seal(connection: Connection) -> tuple[SequenceRecord, ...]:
             _lock_group(connection, ref)
@@ -172,6 +177,7 @@ class SqlOffsets(SqlBase):
                 assert record is not None
                 placed = any(a.is_placed for a in load_attempts(connection, ref.supervisor, ref.group))
                 stored, successor = rules.seal_sequence(record, end, following, placed)
+                stored = replace(stored, parse_exceptions=parse_exceptions)
                 update_sequence(connection, record, stored)
                 if successor is not None:
                     insert_sequence(connection, successor)

@@ -8,10 +8,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from ingest.metadata import rules
+from ingest.metadata import rules, supervisor_rules
 from ingest.metadata import tables as t
 from ingest.metadata.records import LedgerRow, QuarantineRow
-from ingest.metadata.sql_base import SqlBase, leading_generation, raise_version
+from ingest.metadata.sql_base import SqlBase, add_count, leading_generation, raise_version
 from ingest.metadata.sql_rows import key_of, ledger_of, ledger_values, quarantine_of, segment_values
 from ingest.metadata.sql_streams import (
     end_files,
@@ -113,9 +113,13 @@ def _apply(
     end_files(connection, ref)  # of other attempts: never to be published now
     _move_offsets(connection, request, group.topic)
     connection.execute(sa.delete(t.pending_segments).where(is_sequence(t.pending_segments, ref)))
+    bad = request.parse_exceptions
+    if bad:
+        add_count(connection, *supervisor_rules.exceptions_counter(ref.supervisor, record.spec_version), bad)
     version = raise_version(connection, group.datasource)
     # Its row is already ours by the stream's lock: no lock is taken after the version's.
-    update_sequence(connection, record, replace(record, state=SequenceState.PUBLISHED, version=version))
+    published = replace(record, state=SequenceState.PUBLISHED, version=version, parse_exceptions=bad)
+    update_sequence(connection, record, published)
     _insert_rows(connection, request, record, group, (version, now_ms))
     return version
 

@@ -31,6 +31,7 @@ def sequence_of(row: Any) -> SequenceRecord:
         assigned=row.assigned,
         released=row.released,
         version=row.version,
+        parse_exceptions=row.parse_exceptions,
     )
 
 
@@ -45,6 +46,7 @@ def sequence_values(record: SequenceRecord) -> dict[str, Any]:
         "assigned": record.assigned,
         "version": record.version,
         "released": record.released,
+        "parse_exceptions": record.parse_exceptions,
     }
 
 
@@ -108,7 +110,7 @@ def ledger_values(row: LedgerRow, datasource: str) -> dict[str, Any]:
         "counts": {str(p): asdict(counts) for p, counts in row.counts.items()},
         "rows_in": row.rows_in,
         "rows_stored": row.rows_stored,
-        "parse_exceptions": sum(counts.unparseable for counts in row.counts.values()),
+        "parse_exceptions": sum(counts.parse_exceptions for counts in row.counts.values()),
         "segment_ids": list(row.segment_ids),
         "quarantine_path": row.quarantine_path,
         "spec_version": row.spec_version,

@@ -68,7 +68,6 @@ class LeadershipStore(Protocol):
 
     def leadership(self) -> Leadership | None:
         """Who leads; None when nobody ever did or the last leader resigned (take it at once)."""
-        ...
 
     def take_leadership(self, node: str, address: str, expected: Leadership | None) -> Leadership | None:
         """Takes over iff the row still equals ``expected`` (the caller saw its beats stand still for
@@ -105,7 +104,6 @@ class LeadershipStore(Protocol):
         lives (hand-off with no live query node is complete at once). A node is live unless its row still
         bears the ``renewed_ms`` that ``gone`` names: the caller has watched that stand still. A live node
         that never acknowledged this table holds nothing back: it will begin at the current version."""
-        ...
 
 
 class SupervisorStore(Protocol):
@@ -120,11 +118,19 @@ class SupervisorStore(Protocol):
         desired: DesiredState,
         now_ms: int,
     ) -> SupervisorRecord:
-        """Stores a spec as the next version and what is desired of it. A spec equal to the newest keeps
-        its version (also after a lost reply). A supervisor never changes its table: StoreConflict."""
+        """Stores a spec as the next version and what is desired of it. A spec equal to the newest keeps its
+        version (also after a lost reply), unless it ends a suspension. Another table: StoreConflict."""
         ...
 
-    def set_desired(self, generation: int, supervisor: str, desired: DesiredState, now_ms: int) -> SupervisorRecord: ...
+    def set_desired(self, generation: int, supervisor: str, desired: DesiredState, now_ms: int) -> SupervisorRecord:
+        """What an operator wants from now on. Going on after a suspension makes the same spec the next
+        version, as if it were posted: what is counted per version begins anew (PR-16)."""
+
+    def start_again(self, generation: int, supervisor: str, version: int, now_ms: int) -> SupervisorRecord:
+        """An operator's start of a running supervisor: its spec becomes the version after ``version``, once."""
+
+    def parse_exceptions(self, supervisor: str, version: int) -> int:
+        """Bad messages in all ranges that were published under this version of the spec (PR-16)."""
 
     def supervisors(self) -> list[SupervisorRecord]:
         """All that are not terminated."""
@@ -148,7 +154,6 @@ class SupervisorStore(Protocol):
 
     def last_audit(self, supervisor: str, action: str) -> AuditRow | None:
         """The supervisor's newest row of this action."""
-        ...
 
 
 class OffsetStore(Protocol):
@@ -208,10 +213,16 @@ class OffsetStore(Protocol):
         ...
 
     def seal(
-        self, generation: int, ref: SequenceRef, end: OffsetMap, following: NextSequence | None
+        self,
+        generation: int,
+        ref: SequenceRef,
+        end: OffsetMap,
+        following: NextSequence | None,
+        parse_exceptions: int = 0,
     ) -> tuple[SequenceRecord, ...]:
         """Saves the agreed end (per partition >= start) and opens the next sequence, or releases the
-        partitions when ``following`` is None; one transaction.
+        partitions when ``following`` is None; one transaction. ``parse_exceptions``: bad messages known of
+        the range (PR-16).
 
         Idempotent and first-wins: a sequence already sealed returns what is stored, whatever ``end``
         says (CK-2). A range that is empty everywhere becomes CLOSED_EMPTY. Returns the sealed record
@@ -253,13 +264,11 @@ class AttemptStore(Protocol):
         self, generation: int, attempt: AttemptRecord
     ) -> tuple[AttemptRecord, tuple[SequenceRecord, ...]]:
         """Stores the attempt. Returns the unpublished sequences of its group."""
-        ...
 
     def assign_attempt(self, generation: int, token: str, worker: str) -> AttemptRecord:
         """Stores which worker shall start it and marks every unpublished sequence of its group assigned
         (PR-7), before any start order is sent. An attempt that waits for a slot has read nothing, so no
         reader waits for it: else tasks that wait for readers could hold the slot it waits for."""
-        ...
 
     def register_attempt(
         self, generation: int, token: str, address: str, protocol: int, now_ms: int

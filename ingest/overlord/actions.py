@@ -137,7 +137,8 @@ class LeaderActions:
         except LeadershipLost as error:
             raise OverlordUnreachable(str(error)) from error
         now_ms = self._clock.monotonic_ms()
-        self._post(request.ref.supervisor, PublishSeen(now_ms, request.token, request.ref, reply.outcome))
+        bad = request.parse_exceptions
+        self._post(request.ref.supervisor, PublishSeen(now_ms, request.token, request.ref, reply.outcome, bad))
         return reply
 
     @contextmanager

@@ -146,9 +146,12 @@ class Overlord:
         with self._wishing:
             term = self.leading()
             self._check_same_topic(spec)
+            stopped = self._stopped_version(term, spec.supervisor)
             record = self._ports.store.put_supervisor(
                 term.generation, spec.supervisor, spec.datasource, spec.posted, desired, self._now_ms()
             )
+            if record.version == stopped and desired is DesiredState.RUNNING:  # the same spec: a start all the same
+                record = self._start_again(term, record)
             term.supervise(record, spec)
         return record, warnings
 
@@ -192,12 +195,23 @@ class Overlord:
             present = self._ports.store.supervisor(supervisor)
             if present is None or present.desired is DesiredState.TERMINATED:
                 raise UnknownSupervisor(f"no supervisor is named {supervisor!r}")
-            if present.desired is desired:
+            if present.desired is not desired:
+                record = self._ports.store.set_desired(term.generation, supervisor, desired, self._now_ms())
+            elif desired is DesiredState.RUNNING and self._stopped_version(term, supervisor) == present.version:
+                record = self._start_again(term, present)
+            else:
                 raise WrongState(f"supervisor {supervisor!r} is already {desired.value}")
-            record = self._ports.store.set_desired(term.generation, supervisor, desired, self._now_ms())
             spec, _ = parse_supervisor_spec(record.spec)
             term.supervise(record, spec)
         return record
+
+    @staticmethod
+    def _stopped_version(term: Term, supervisor: str) -> int | None:
+        runner = term.runner(supervisor)
+        return None if runner is None else runner.view().stopped_version
+
+    def _start_again(self, term: Term, record: SupervisorRecord) -> SupervisorRecord:
+        return self._ports.store.start_again(term.generation, record.supervisor, record.version, self._now_ms())
 
     def reset(self, supervisor: str) -> OffsetMap:
         """Moves every partition to where a new supervisor would start; returns these offsets.

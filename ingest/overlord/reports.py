@@ -33,4 +33,5 @@ def facts_of(store: MetadataStore, runner: SupervisorRunner, served: ServedVersi
         problems=view.problems,
         waiting_for=(*view.waiting_for, *(served.waits_for(spec.datasource) if served else ())),
         scaling=view.scaling,
+        exceptions=view.exceptions,
     )

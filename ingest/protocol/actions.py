@@ -38,6 +38,7 @@ class TaskHeartbeat:
     (reading, cannot_read with its reason in ``detail``, paused, back_pressure, publishing, stopping).
     ``counters`` are totals since the attempt started (processed, processedWithError, thrownAway,
     unparseable, ...).
+    ``parse_exceptions`` are the bad messages of each sequence held and not yet published, by number (PR-16).
     """
 
     token: str
@@ -53,6 +54,7 @@ class TaskHeartbeat:
     detail: str | None = None
     parse_errors: tuple[dict[str, Any], ...] = ()
     behind: bool = False
+    parse_exceptions: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +71,14 @@ class HeartbeatReply:
 class CheckpointAsk:
     """A task's wish to end its open sequence; it has cut its buffers at ``positions`` and is paused.
 
-    ``reason``: rows, total_rows, bytes, period, disk, stop.
+    ``reason``: rows, total_rows, bytes, period, disk, stop. ``parse_exceptions``: of this sequence.
     """
 
     token: str
     ref: SequenceRef
     positions: OffsetMap
     reason: str
+    parse_exceptions: int = 0
 
 
 @dataclass(frozen=True, slots=True)

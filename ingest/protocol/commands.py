@@ -20,11 +20,12 @@ class PauseCommand:
 
 @dataclass(frozen=True, slots=True)
 class PauseReport:
-    """The task's positions in its open sequence ``sequence`` when it paused for ``round``."""
+    """The task's positions and bad messages in its open sequence ``sequence`` when it paused for ``round``."""
 
     round: int
     sequence: int
     positions: OffsetMap
+    parse_exceptions: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,11 @@ class PartitionCounts:
     no_record: int = 0  # offsets without a visible record (holes, aborted, control)
 
     @property
+    def parse_exceptions(self) -> int:
+        """What maxParseExceptions counts, as in Druid: messages that were bad as a whole or in a field (PR-16)."""
+        return self.unparseable + self.partly_good
+
+    @property
     def messages(self) -> int:
         return (
             self.good + self.partly_good + self.unparseable + self.filtered + self.tombstones + self.early + self.late
@@ -94,6 +99,10 @@ class PublishRequest:
     rows_in: int
     rows_stored: int
     watermark_ms: OffsetMap = OffsetMap()
+
+    @property
+    def parse_exceptions(self) -> int:
+        return sum(counts.parse_exceptions for counts in self.counts.values())
 
 
 class PublishOutcome(Enum):

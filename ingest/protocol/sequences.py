@@ -48,6 +48,8 @@ class SequenceRecord:
     computed (PR-15). ``assigned`` says whether any worker was ever told to read it (PR-7);
     ``released`` that no sequence follows it in its group; ``version`` is the table version of its
     publish (0 until then), by which every replica knows when it may drop the rows.
+    ``parse_exceptions`` counts its bad messages (PR-16): 0 while open, as far as was known when its end
+    was saved, exactly once it is published.
     """
 
     ref: SequenceRef
@@ -60,6 +62,7 @@ class SequenceRecord:
     assigned: bool = False
     released: bool = False
     version: int = 0
+    parse_exceptions: int = 0
 
     @property
     def is_empty(self) -> bool:

@@ -65,6 +65,7 @@ class SealSequence:
     ref: SequenceRef
     end: OffsetMap
     following: NextSequence | None
+    parse_exceptions: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ class SupervisorConfig:
     reset_automatically: bool = False  # offsets the stream no longer holds are moved without being asked
     unhealthiness_threshold: int = 3
     healthiness_threshold: int = 3
+    max_parse_exceptions: int | None = None  # bad messages beyond which reading stops (PR-16)
     scaling: AutoScaling | None = None  # the number of tasks follows the lag, beginning at task_count
 
 
@@ -52,7 +53,8 @@ class SupervisorState:
 
     ``ended`` are attempts that ended lately: their numbers are not used again, and their workers
     are preferred for what follows them. ``resets`` are wishes not carried out yet, ``scaled`` the last
-    decision on the number of tasks.
+    decision on the number of tasks; ``parse_exceptions`` are the bad messages published under the
+    present version of the spec.
     """
 
     desired: DesiredState
@@ -61,3 +63,4 @@ class SupervisorState:
     ended: tuple[AttemptRecord, ...] = ()
     resets: tuple[ResetWish, ...] = ()
     scaled: AuditRow | None = None
+    parse_exceptions: int = 0

@@ -71,7 +71,13 @@ class Health:
     ever_connected: bool = False
     was_unhealthy: str | None = None
     named: str | None = None  # a condition only an operator can end, in plain words
+    stopped: str | None = None  # another one: nothing is read any more (PR-16)
     problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def reason(self) -> str | None:
+        """What only an operator can end, in plain words."""
+        return self.stopped or self.named
 
     def run_succeeded(self) -> None:
         self.good_runs += 1
@@ -129,6 +135,9 @@ class Health:
 
     def _unhealthy(self) -> tuple[str, str] | None:
         """Druid's filter: past the threshold it is bad, and stays so until enough went well."""
+        if self.stopped is not None:
+            self.was_unhealthy = None  # an operator's act ends it at once
+            return "UNHEALTHY_TASKS", "UNHEALTHY_TASKS"
         before = self.was_unhealthy
         tasks_bad = self.bad_tasks >= self.unhealthy_after
         tasks_stay_bad = before == "UNHEALTHY_TASKS" and self.good_tasks < self.healthy_after

@@ -43,6 +43,7 @@ class GroupRules(ReplicaRules):
         self.desired = event.state.desired
         self.offsets = event.state.offsets
         self._take_wishes(event.state.resets)
+        self.published_exceptions = event.state.parse_exceptions
         self.loaded, self.storing_offsets = True, False
         self.reloading = self.reload_sent = False
         self.opening = set()
@@ -73,6 +74,7 @@ class GroupRules(ReplicaRules):
             group.attempt_numbers.update(before.attempt_numbers)
             group.last_workers.update(before.last_workers)
             group.failures, group.restart_ms = before.failures, before.restart_ms
+            group.parse_exceptions.update((n, c) for n, c in before.parse_exceptions.items() if n in group.sequences)
             for token, replica in before.replicas.items():
                 if token in group.replicas:
                     group.replicas[token].heard_ms = replica.heard_ms
@@ -163,7 +165,7 @@ class GroupRules(ReplicaRules):
         for group in self.groups.values():
             if group.open is not None:
                 group.release_reason = self._reason_to_release(group)
-        if self.desired is not DesiredState.RUNNING or self.storing_offsets:
+        if not self.reads or self.storing_offsets:
             return []
         owned = {p for group in self.groups.values() if group.open is not None for p in group.partitions}
         owned |= {p for reset in self.resets for p in reset.moves} | {p for ps in self.opening for p in ps}
@@ -178,6 +180,8 @@ class GroupRules(ReplicaRules):
     def _reason_to_release(self, group: Group) -> str:
         if self.desired is not DesiredState.RUNNING:
             return self.desired.name.lower()
+        if self.stopped is not None:
+            return "parse exceptions"
         if any(p in reset.moves for reset in self.resets for p in group.partitions):
             return "reset"
         return "" if group.partitions in self.planned else "partitions"
@@ -207,7 +211,11 @@ class GroupRules(ReplicaRules):
         if event.outcome in (PublishOutcome.PUBLISHED, PublishOutcome.ALREADY):
             # Earlier ones too: offsets move in order, and the answer to their publish may have been lost.
             for number in [number for number in group.sequences if number <= event.ref.number]:
-                self._note_committed(group.sequences.pop(number))
+                record = group.sequences.pop(number)
+                exact = event.parse_exceptions if number == event.ref.number else group.exceptions_of(record)
+                group.parse_exceptions.pop(number, None)
+                self.published_exceptions += exact if record.spec_version == self.config.spec_version else 0
+                self._note_committed(record)
             group.failures = 0
             self.health.progressed()
             return []
@@ -319,20 +327,20 @@ class GroupRules(ReplicaRules):
         return commands
 
     def rest(self) -> list[Command]:
-        """Suspended or terminated with nothing left to publish: raises the epochs, so that no query
+        """Suspended, terminated or stopped with nothing left to publish: raises the epochs, so that no query
         node waits for positions that nobody will reach again (PR-4)."""
         busy = (
             any(not g.is_done or g.creating or g.voiding for g in self.groups.values()) or self.opening or self.resets
         )
-        if self.desired is DesiredState.RUNNING:
+        if self.reads:
             self.rested = False
-        if self.desired is DesiredState.RUNNING or self.rested or busy or self.storing_offsets:
+        if self.reads or self.rested or busy or self.storing_offsets:
             return []
         self.rested = True
         rested: list[Command] = [Rested(self.desired)]
         if self.offsets is None or not self.offsets.committed:
             return rested
-        detail = {"reason": self.desired.value}
+        detail = {"reason": self.stopped or self.desired.value}
         audit = AuditRow(self.wall_ms, self.config.supervisor, "rest", detail)
         self.storing_offsets = True
         return [RaiseEpochs(audit), *rested]

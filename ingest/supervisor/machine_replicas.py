@@ -122,6 +122,8 @@ class ReplicaRules(RoundRules):
         group, replica = found
         replica.heard_ms = self.now_ms
         group.take_positions(event.beat.sequence, event.beat.positions)
+        for number, count in event.beat.parse_exceptions.items():
+            group.take_exceptions(number, count)
         replica.attempt = replace(
             replica.attempt,
             positions=event.beat.positions,

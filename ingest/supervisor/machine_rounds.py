@@ -67,6 +67,7 @@ class RoundRules(SupervisorStateBase):
         group, replica = found
         if group.open is None or group.open.ref != event.ask.ref:
             return self.tell(group, replica)  # saved already: the answer was lost
+        group.take_exceptions(event.ask.ref.number, event.ask.parse_exceptions)
         if group.round is not None:
             group.round.take_ask(replica.token, event.ask.ref.number, event.ask.positions)
             return self.advance_round(group)
@@ -126,7 +127,8 @@ class RoundRules(SupervisorStateBase):
             return self._give_up(group, round_)
         end = round_.save()
         following = None if round_.reason is RoundReason.RELEASE else self.next_sequence()
-        return [SealSequence(round_.record.ref, end, following)]
+        bad = group.parse_exceptions.get(round_.record.ref.number, 0)
+        return [SealSequence(round_.record.ref, end, following, bad)]
 
     def next_sequence(self) -> NextSequence:
         return NextSequence(self.config.spec_version, self.wall_ms)
@@ -189,6 +191,7 @@ class RoundRules(SupervisorStateBase):
         if isinstance(event.command, PauseCommand):
             if event.report is None or round_ is None or event.command.generation != self.generation:
                 return []
+            group.take_exceptions(event.report.sequence, event.report.parse_exceptions)
             return self.advance_round(group) if round_.take_report(replica.token, event.report) else []
         if isinstance(event.command, SealCommand):
             self._note_told(group, replica, event.command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingest.metadata.records import AuditRow, DesiredState
+from ingest.metadata.records import AuditRow
 from ingest.offsets import OffsetMap, furthest
 from ingest.supervisor.config import SupervisorConfig
 from ingest.supervisor.machine_groups import GroupRules
@@ -38,7 +38,7 @@ class ScalingRules(GroupRules):
     def advance_scaling(self) -> list[Command]:
         """Takes a sample when one is due, and decides when it is time to."""
         scaler, offsets = self.scaler, self.offsets
-        if scaler is None or offsets is None or self.desired is not DesiredState.RUNNING:
+        if scaler is None or offsets is None or not self.reads:
             return []
         if scaler.is_sample_due(self.now_ms) and self.log_ends and not self.health.bad_runs:
             scaler.sample(self.now_ms, self.lags())

@@ -266,12 +266,14 @@ class CommitterSet:
 
 @dataclass(frozen=True, slots=True)
 class PublishSeen:
-    """A publish transaction of this supervisor was answered with ``outcome``."""
+    """A publish transaction of this supervisor was answered with ``outcome``; the request counted
+    ``parse_exceptions`` bad messages."""
 
     now_ms: int
     token: str
     ref: SequenceRef
     outcome: PublishOutcome
+    parse_exceptions: int = 0
 
 
 @dataclass(frozen=True, slots=True)

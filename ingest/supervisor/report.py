@@ -13,6 +13,7 @@ from ingest.metadata.records import DesiredState, GroupState, StreamOffsets
 from ingest.offsets import OffsetMap, furthest
 from ingest.protocol import AttemptRecord, AttemptState, SequenceState, TaskHeartbeat
 from ingest.supervisor.health import Problem, Status
+from ingest.supervisor.machine_exceptions import ExceptionsView
 from ingest.supervisor.scaling import ScalingView
 from segments.civil import format_iso_ms
 
@@ -39,6 +40,7 @@ class SupervisorFacts:
     problems: Sequence[Problem]
     waiting_for: Sequence[str] = ()
     scaling: ScalingView | None = None
+    exceptions: ExceptionsView | None = None
 
 
 def status(facts: SupervisorFacts, now_ms: int) -> dict[str, Any]:
@@ -67,6 +69,8 @@ def status(facts: SupervisorFacts, now_ms: int) -> dict[str, Any]:
         payload["stateReason"] = facts.reason
     if facts.scaling is not None:
         payload["autoScaler"] = _scaling(facts.scaling)
+    if facts.exceptions is not None:
+        payload["parseExceptions"] = {"count": facts.exceptions.count, "max": facts.exceptions.most}
     if facts.waiting_for:
         payload["waitingFor"] = list(facts.waiting_for)
     return {"id": facts.supervisor, "generationTime": format_iso_ms(now_ms), "payload": payload}

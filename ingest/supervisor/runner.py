@@ -23,10 +23,12 @@ from ingest.metadata.records import DesiredState, SupervisorRecord
 from ingest.metadata.store import MetadataStore, StoreConflict
 from ingest.protocol import PROTOCOL_VERSION, AttemptRecord, SealCommand, SequenceRecord, TaskCommand, TaskHeartbeat
 from ingest.spec import SupervisorSpec
+from ingest.spec.model import UNLIMITED
 from ingest.supervisor.config import SupervisorConfig
 from ingest.supervisor.discovery import StreamDiscovery, StreamView
 from ingest.supervisor.health import CANNOT_READ, Problem, Status, Unreadable
 from ingest.supervisor.machine import SupervisorMachine
+from ingest.supervisor.machine_exceptions import ExceptionsView
 from ingest.supervisor.messages import (
     AttemptCreated,
     AttemptMoved,
@@ -94,6 +96,12 @@ class RunnerView:
     problems: tuple[Problem, ...]
     waiting_for: tuple[str, ...]
     scaling: ScalingView | None
+    exceptions: ExceptionsView | None
+
+    @property
+    def stopped_version(self) -> int | None:
+        """The version of the spec under which too many messages were bad, if reading has stopped (PR-16)."""
+        return self.exceptions.version if self.exceptions is not None and self.exceptions.is_crossed else None
 
 
 class _Ended(Exception):
@@ -102,6 +110,7 @@ class _Ended(Exception):
 
 def config_of(spec: SupervisorSpec, version: int) -> SupervisorConfig:
     """What the machine needs of a spec."""
+    limit = spec.tuning.max_parse_exceptions
     return SupervisorConfig(
         supervisor=spec.supervisor,
         datasource=spec.datasource,
@@ -109,6 +118,7 @@ def config_of(spec: SupervisorSpec, version: int) -> SupervisorConfig:
         spec_version=version,
         task_count=spec.io.task_count,
         replicas=spec.io.replicas,
+        max_parse_exceptions=None if limit == UNLIMITED else limit,
         scaling=spec.io.auto_scaling,
         reset_automatically=spec.tuning.reset_offset_automatically,
         patience_ms=min(spec.io.completion_timeout_ms, 120_000),
@@ -135,6 +145,7 @@ class SupervisorRunner:
         self._reason: str | None = None
         self._waiting_for: tuple[str, ...] = ()
         self._scaling: ScalingView | None = None
+        self._exceptions: ExceptionsView | None = None
         self._discovery = self._discover(spec)
         self._thread = threading.Thread(target=self._run, name=f"supervisor-{spec.supervisor}", daemon=True)
 
@@ -180,6 +191,7 @@ class SupervisorRunner:
             (*health.problems, *self._store_problems),
             self._waiting_for,
             self._scaling,
+            self._exceptions,
         )
 
     # ---------------------------------------------------------------- the loop
@@ -253,7 +265,7 @@ class SupervisorRunner:
         # Together, so that no status names a reason and calls itself healthy.
         self._health, self._reason = (
             machine.health.status(machine.desired, stopping, started),
-            machine.health.named,
+            machine.health.reason,
         )
         self._waiting_for = machine.waiting_for()
         unreadable = self._unreadable.lasting(self._ports.clock.monotonic_ms())
@@ -261,6 +273,7 @@ class SupervisorRunner:
             self._waiting_for = (*self._waiting_for, unreadable)
             if self._health.healthy:
                 self._health = Status("UNHEALTHY_TASKS", "UNHEALTHY_TASKS", False)
+        self._exceptions = machine.exceptions_view()
         self._scaling = None if machine.scaler is None else machine.scaler.view(machine.task_count)
 
     def _drain(self, wait_ms: int) -> None:

@@ -85,6 +85,7 @@ class Group:
     voiding: bool = False
     release_reason: str = ""
     reported: OffsetMap = OffsetMap()  # the furthest that any attempt has said of the open sequence (PR-7)
+    parse_exceptions: dict[int, int] = field(default_factory=dict)  # by sequence, the most that anybody has said
     reader_wait_ms: int | None = None  # until when a release waits for somebody who has read as far again
 
     @property
@@ -122,6 +123,14 @@ class Group:
         """Remembers how far the open sequence was read, whatever becomes of who read it."""
         if self.open is not None and self.open.ref.number == sequence:
             self.reported = furthest(self.reported, positions)
+
+    def take_exceptions(self, number: int, count: int) -> None:
+        """Remembers the bad messages of a sequence: every replica finds the same ones, the furthest the most."""
+        if number in self.sequences and count > self.parse_exceptions.get(number, 0):
+            self.parse_exceptions[number] = count
+
+    def exceptions_of(self, record: SequenceRecord) -> int:
+        return max(record.parse_exceptions, self.parse_exceptions.get(record.ref.number, 0))
 
     def facts(self) -> tuple[SequenceRecord, ...]:
         """Everything a replica may not know yet: unpublished sequences and what was saved last."""
@@ -171,6 +180,8 @@ class SupervisorStateBase:
         self.resets: list[PendingReset] = []
         self.scaler = None if config.scaling is None else LagScaler(config.scaling)
         self.task_count = config.task_count
+        self.published_exceptions = 0  # bad messages published under the present version of the spec
+        self.stopped: str | None = None  # why nothing is read any more until an operator acts (PR-16)
         self.scaling = False  # a decision is on its way to the store
         self.rested = False
         self.topic_id: str | None = None
@@ -186,6 +197,11 @@ class SupervisorStateBase:
         self.seen_ms = max(now_ms, self.seen_ms)
         self.now_ms += min(passed, STALL_MS)
         self.wall_ms += passed
+
+    @property
+    def reads(self) -> bool:
+        """Whether anything shall be read: an operator wants it, and nothing forbids it."""
+        return self.desired is DesiredState.RUNNING and self.stopped is None
 
     def find(self, token: str) -> tuple[Group, Replica] | None:
         group = self.groups.get(self.group_of.get(token, -1))

@@ -77,6 +77,7 @@ class StoreCommands:
             tuple(self._store.attempts(config.supervisor, False, ENDED_ATTEMPTS)),
             tuple(wish for wish in self._store.reset_wishes(config.supervisor) if wish.topic == config.topic),
             None if config.scaling is None else self._store.last_audit(config.supervisor, "scale"),
+            self._store.parse_exceptions(config.supervisor, config.spec_version),
         )
         return StateLoaded(self._clock.monotonic_ms(), self._clock.now_ms(), state)
 
@@ -91,8 +92,8 @@ class StoreCommands:
             case OpenGroup(partitions, following):
                 record = store.open_group(generation, name, config.topic, partitions, following)
                 return GroupOpened(self._now(), record)
-            case SealSequence(ref, end, following):
-                return SequenceSealed(self._now(), store.seal(generation, ref, end, following))
+            case SealSequence(ref, end, following, bad):
+                return SequenceSealed(self._now(), store.seal(generation, ref, end, following, bad))
             case VoidSequences(group, from_number, audit):
                 voided = store.void(generation, name, group, from_number, audit)
                 return SequencesVoided(self._now(), group, tuple(voided))

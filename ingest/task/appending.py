@@ -156,7 +156,8 @@ class AppenderRows:
 
 
 def _totals(totals: SequenceTotals) -> Totals:
-    return Totals(totals.rows, totals.segment_rows, totals.sequence_bytes, totals.held_bytes)
+    held_bytes, bad = totals.held_bytes, totals.parse_exceptions
+    return Totals(totals.rows, totals.segment_rows, totals.sequence_bytes, held_bytes, bad)
 
 
 def _shown(positions: dict[int, OffsetMap]) -> dict[int, dict[str, int]]:

@@ -65,7 +65,8 @@ class CheckpointRules(SequenceRules):
         wait_ms = min(self.limits.ask_again_ms << self.ask.tries, self.limits.ask_again_max_ms)
         self.ask.tries = min(self.ask.tries + 1, 16)
         self.ask.next_ms = self.now_ms + wait_ms
-        ask = CheckpointAsk(self.token, sequence.record.ref, sequence.position, self.ask.reason)
+        bad = sequence.totals.parse_exceptions
+        ask = CheckpointAsk(self.token, sequence.record.ref, sequence.position, self.ask.reason, bad)
         return [AskCheckpoint(ask)]
 
     def _pause(self, generation: int, round_number: int, lease_ms: int) -> None:
@@ -100,8 +101,9 @@ class CheckpointRules(SequenceRules):
             return [Reply(command, refused="not reading: asking for or reading again saved sequences")]
         if not repeats:
             self._pause(command.generation, command.round, command.lease_ms)
-        report = PauseReport(command.round, self.last_number, self.view().positions)
         sequence = self.open_sequence
+        bad = 0 if sequence is None else sequence.totals.parse_exceptions
+        report = PauseReport(command.round, self.last_number, self.view().positions, bad)
         cut: list[Command] = [Cut(sequence.number)] if sequence is not None else []
         return [*cut, Reply(command, report=report)]
 

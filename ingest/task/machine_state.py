@@ -48,6 +48,7 @@ class TaskView:
     sequences: tuple[tuple[SequenceRecord, OffsetMap, SequencePhase, int], ...]
     detail: str
     behind: bool
+    parse_exceptions: dict[int, int]
 
 
 class TaskState:
@@ -164,6 +165,7 @@ class TaskState:
             tuple((s.record, s.position, s.phase, s.version) for s in self.in_order()),
             self.detail,
             self.is_behind,
+            {s.number: s.totals.parse_exceptions for s in self.in_order() if s.phase is not SequencePhase.PUBLISHED},
         )
 
     # ------------------------------------------------------------ small steps

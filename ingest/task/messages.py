@@ -80,6 +80,7 @@ class Totals:
     segment_rows: int = 0  # the largest time chunk of the sequence
     sequence_bytes: int = 0
     held_bytes: int = 0
+    parse_exceptions: int = 0  # messages of the sequence that were bad as a whole or in a field
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ def compose_heartbeat(token: str, view: TaskView, rows: TaskRows, stream_error: 
         detail=stream_error or view.detail or None,
         parse_errors=rows.parse_errors()[:PARSE_ERRORS_TOLD],
         behind=view.behind,
+        parse_exceptions=view.parse_exceptions,
     )
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ingest.metadata.records import AuditRow, DesiredState, StreamOffsets
+from ingest.metadata.records import AuditRow, DesiredState, LedgerRow, NextSequence, StreamOffsets
+from ingest.metadata.supervisor_rules import exceptions_counter
 from ingest.offsets import OffsetMap
 from ingest.protocol import SequenceRef, SequenceState
+from ingest.supervisor.messages import SealSequence
 
 if TYPE_CHECKING:
     from tests.simulation.query_node import Answered, QueryNode, Snapshot
     from tests.simulation.world import World
+
+
+LEARN_MS = 5_000
+"""How long a leader may take to hear of a publish whose reply was lost."""
 
 
 class Violation(AssertionError):
@@ -26,6 +32,8 @@ class Checks:
         self.chain: dict[int, int] = {}
         self.epochs: dict[int, int] = {}
         self.ends: dict[SequenceRef, OffsetMap] = {}
+        self.bad: dict[int, int] = {}
+        self.crossed: dict[int, int] = {}
         self.version = 0
         self.at_version: tuple[object, ...] = ()
 
@@ -54,6 +62,7 @@ class Checks:
                     raise Violation(f"PB-1 {row.ref.name} starts at {start} of partition {p}, not at {expected}")
                 self.chain[p] = row.end[p]
             self.published(row.segment_ids, row.start, row.end, row.epochs)
+            self.bad_records(row)
         self.ledger_seen = len(rows)
         for p, epoch in stream.epochs.items():
             if epoch != self.epochs.get(p, 0):
@@ -104,13 +113,37 @@ class Checks:
                     raise Violation(f"CK-2 {record.ref.name} ended at {self.ends[record.ref]}, now at {record.end}")
                 self.ends[record.ref] = record.end
 
-    def sealing(self, ref: SequenceRef, end: OffsetMap) -> None:
+    def sealing(self, seal: SealSequence) -> None:
         """CK-8: no end is agreed below what was reported of the sequence: it was answered, and whoever
         still wants it reads it again (PR-10)."""
+        ref, end = seal.ref, seal.end
+        if seal.following is not None:
+            self.reading_on(seal.following)
         for attempt in self.world.store.attempts(ref.supervisor, None, 1_000):
             mine = attempt.group == ref.group and attempt.positions_sequence == ref.number
             if mine and not end.reached(attempt.positions):
                 raise Violation(f"CK-8 {ref.name} ends at {end}, {attempt.token} had reached {attempt.positions}")
+
+    def reading_on(self, following: NextSequence) -> None:
+        """PX-1: past the limit of bad messages nothing is opened under that version of the spec (PR-16)."""
+        crossed_ms = self.crossed.get(following.spec_version)
+        if crossed_ms is not None and self.world.clock.now_ms - crossed_ms > LEARN_MS:
+            raise Violation(f"PX-1 a sequence is opened under version {following.spec_version}, whose limit is crossed")
+
+    def bad_records(self, row: LedgerRow) -> None:
+        """The ledger's own count of bad messages per version, against the store's."""
+        world, version = self.world, row.spec_version
+        self.bad[version] = self.bad.get(version, 0) + sum(c.parse_exceptions for c in row.counts.values())
+        counted = world.store.state.counters.get(exceptions_counter(world.supervisor, version), 0)
+        if counted != self.bad[version]:
+            raise Violation(f"PX-2 the ledger has {self.bad[version]} bad messages of version {version}, not {counted}")
+        if self.is_crossed(version):
+            self.crossed.setdefault(version, world.clock.now_ms)
+
+    def is_crossed(self, version: int) -> bool:
+        """Whether more bad messages were published under this version than it allows."""
+        most = self.world.store.spec(self.world.supervisor, version)["most"]
+        return most is not None and self.bad.get(version, 0) > most
 
     def resetting(self, moves: OffsetMap, audit: AuditRow) -> None:
         """RS-1: what nobody asked for moves forwards only, over what has expired, and is recorded (PR-24)."""
@@ -171,6 +204,8 @@ class Checks:
             return "LV-1 no offsets were ever stored"
         if world.store.state.supervisors[world.supervisor].desired is DesiredState.TERMINATED:
             return self._not_ended()
+        if self.is_crossed(world.store.state.supervisors[world.supervisor].version):
+            return self._not_ended() or world.cure()
         for p, end in sorted(world.topic.ends.items()):
             if stream.committed.get(p) != end:
                 return f"LV-1 partition {p} is committed at {stream.committed.get(p)}, the topic ends at {end}"
@@ -186,12 +221,12 @@ class Checks:
         return None
 
     def _not_ended(self) -> str | None:
-        """LV-3: a terminated supervisor publishes what was read and leaves no task behind."""
+        """LV-3: a terminated or stopped supervisor publishes what was read and leaves no task behind."""
         world = self.world
         left = world.store.state.unpublished.get(world.supervisor, ())
         if left:
-            return f"LV-3 terminated, but {left[0].ref.name} is {left[0].state.value}"
+            return f"LV-3 at its end, but {left[0].ref.name} is {left[0].state.value}"
         alive = sorted(token for token, task in world.tasks.items() if task.alive)
         if alive:
-            return f"LV-3 terminated, but {alive} run"
+            return f"LV-3 at its end, but {alive} run"
         return self._not_answered()

@@ -38,10 +38,12 @@ class Hydrant:
 
 @dataclass(slots=True)
 class Store:
-    """All hydrants of one task; ``open`` are the buffers still written to, per sequence."""
+    """All hydrants of one task; ``open`` are the buffers still written to, per sequence; ``bad`` the stream's
+    bad records."""
 
     hydrants: list[Hydrant] = field(default_factory=list)
     open: dict[int, Hydrant] = field(default_factory=dict)
+    bad: set[Row] = field(default_factory=set)
 
     def append(self, sequence: int, run: Run, rows: list[Row]) -> None:
         buffer = self.open.get(sequence)
@@ -88,8 +90,9 @@ class Store:
         return [row for h in self.hydrants if h.sequence == sequence for row in h.rows]
 
     def totals(self, sequence: int) -> Totals:
-        mine = sum(len(h.rows) for h in self.hydrants if h.sequence == sequence)
-        return Totals(mine, mine, mine * ROW_BYTES, self.held_bytes())
+        rows = self.rows(sequence)
+        bad = sum(row in self.bad for row in rows) if self.bad else 0
+        return Totals(len(rows), len(rows), len(rows) * ROW_BYTES, self.held_bytes(), bad)
 
     def held_bytes(self) -> int:
         return sum(len(h.rows) for h in self.hydrants) * ROW_BYTES

@@ -122,6 +122,23 @@ def draw_scaling(seed: int) -> Scaling:
     return Scaling(tight, rng.random() < 0.12, acts)
 
 
+@dataclass(frozen=True)
+class BadRecords:
+    """A share of the records is bad in a field; past ``most`` of them the supervisor stops (PR-16)."""
+
+    percent: int = 0
+    most: int | None = None
+    acts: tuple[str, ...] = ()
+
+
+def draw_bad_records(seed: int) -> BadRecords:
+    """From a generator of its own, as above."""
+    rng = random.Random(f"bad records of {seed}")
+    if rng.random() > 0.15:
+        return BadRecords()
+    return BadRecords(rng.choice((5, 15, 40)), rng.choice((0, 2, 5, 9)), ("start_again",) * rng.randint(0, 2))
+
+
 def draw_faults(rng: random.Random) -> Faults:
     """Each kind is absent, rare or frequent, independently: many worlds see few kinds, and clearly."""
 

@@ -1,4 +1,4 @@
-"""Rules of rescaling removed, one each."""
+"""Rules of rescaling and of stopping for bad records removed, one each."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from ingest.metadata.memory import MemoryMetadataStore
-from ingest.supervisor import machine_replicas, machine_scaling
+from ingest.supervisor import machine_exceptions, machine_groups, machine_replicas, machine_scaling
 from tests.simulation.mutants_supervisor import nothing
 from tests.simulation.mutation import Mutant
 
 Replicas = machine_replicas.ReplicaRules
+Groups = machine_groups.GroupRules
+Exceptions = machine_exceptions.ExceptionRules
 Scaling = machine_scaling.ScalingRules
 
 _create_attempt = MemoryMetadataStore.create_attempt
@@ -32,7 +34,59 @@ def _always_now(machine: Any) -> None:
     return None
 
 
+def _count_from_nothing(machine: Any, event: Any) -> Any:
+    """A new leader forgets what was published before it."""
+    return _on_state_loaded(machine, replace(event, state=replace(event.state, parse_exceptions=0)))
+
+
+_on_state_loaded = Groups.on_state_loaded
+
+
+def _count_published(machine: Any) -> int:
+    """What is read and not yet published does not count."""
+    return int(machine.published_exceptions)
+
+
+def _never_stopped(machine: Any) -> None:
+    return None
+
+
+def _stopped_and_left(machine: Any, group: Any) -> str:
+    """It stops opening groups, and asks nobody for a final round."""
+    stopped, machine.stopped = machine.stopped, None
+    reason = _reason_to_release(machine, group)
+    machine.stopped = stopped
+    return str(reason)
+
+
+_reason_to_release = Groups._reason_to_release
+
+
 MUTANTS = [
+    Mutant(
+        "bad-never-stop",
+        "past the limit of bad messages nothing is read",
+        "PR-16",
+        lambda: [(Exceptions, "judge_exceptions", _never_stopped)],
+    ),
+    Mutant(
+        "bad-forgotten",
+        "bad messages are counted over leaders",
+        "PR-16",
+        lambda: [(Groups, "on_state_loaded", _count_from_nothing)],
+    ),
+    Mutant(
+        "bad-no-final-round",
+        "crossing the limit asks for a final round",
+        "PR-16",
+        lambda: [(Groups, "_reason_to_release", _stopped_and_left)],
+    ),
+    Mutant(
+        "bad-published-only",
+        "what is read and not yet published counts too",
+        "PR-16",
+        lambda: [(Exceptions, "exceptions", _count_published)],
+    ),
     Mutant(
         "decided-forgotten",
         "a decided number of tasks stays in force, whoever leads",

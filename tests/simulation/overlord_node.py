@@ -132,8 +132,14 @@ class OverlordNode:
             spec_version=record.version,
             task_count=record.spec["taskCount"],
             replicas=record.spec["replicas"],
+            max_parse_exceptions=record.spec["most"],
             scaling=BY_LAG if self.world.scaling.by_lag else None,
         )
+
+    @property
+    def spec_version(self) -> int:
+        """What the machine goes by; it may not have heard of the newest one yet."""
+        return self.config().spec_version if self.machine is None else self.machine.config.spec_version
 
     def load(self) -> SupervisorState:
         world = self.world
@@ -145,6 +151,7 @@ class OverlordNode:
             tuple(self.store.groups(world.supervisor)),
             tuple(ended),
             scaled=self.store.last_audit(world.supervisor, "scale"),
+            parse_exceptions=self.store.parse_exceptions(world.supervisor, self.spec_version),
         )
 
     def look_at_stream(self) -> None:
@@ -193,7 +200,7 @@ class OverlordNode:
         for command in commands:
             self.clock.note(self.name, command)
             if isinstance(command, m.SealSequence) and self.generation == self.store.state.generation:
-                self.world.checks.sealing(command.ref, command.end)
+                self.world.checks.sealing(command)
         self.queue.extend(commands)
         self.pump()
 
@@ -258,9 +265,10 @@ class OverlordNode:
                 store.append_audit(gen, audit)
                 return m.TasksScaled(now_ms, task_count)
             case m.OpenGroup(partitions, following):
+                world.checks.reading_on(following)
                 return m.GroupOpened(now_ms, store.open_group(gen, name, topic, partitions, following))
-            case m.SealSequence(ref, end, following):
-                return m.SequenceSealed(now_ms, store.seal(gen, ref, end, following))
+            case m.SealSequence(ref, end, following, bad):
+                return m.SequenceSealed(now_ms, store.seal(gen, ref, end, following, bad))
             case m.VoidSequences(group, number, audit):
                 voided = store.void(gen, name, group, number, audit)
                 return m.SequencesVoided(now_ms, group, tuple(voided))
@@ -368,7 +376,8 @@ class OverlordNode:
         if self.clock.chance(self.world.faults.reply_lost / 3):
             reply = PublishReply(PublishOutcome.UNKNOWN)
         self.clock.note(self.name, request.token, request.ref.name, reply.outcome.value)
-        self.post(m.PublishSeen(self.clock.now_ms, request.token, request.ref, reply.outcome))
+        bad = request.parse_exceptions
+        self.post(m.PublishSeen(self.clock.now_ms, request.token, request.ref, reply.outcome, bad))
         return reply
 
     def worker_sync(

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Topic:
-    """``records[p]`` holds the visible offsets below ``ends[p]``; the others are holes for ever. Below
+    """``bad`` are records that cannot be read whole.
+
+    ``records[p]`` holds the visible offsets below ``ends[p]``; the others are holes for ever. Below
     ``log_starts[p]`` nothing can be read any more; what was there is remembered to judge by."""
 
     records: dict[int, set[int]] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     log_starts: dict[int, int] = field(default_factory=dict)
+    bad: set[tuple[int, int]] = field(default_factory=set)
 
     def add_partition(self, partition: int, first: int) -> None:
         """``first`` is its log start."""

@@ -38,7 +38,7 @@ class TaskProcess:
         self.alive = True
         self.frozen_ms = self.cut_off_ms = 0
         self.result: tuple[bool | None, str | None] | None = None
-        self.store = Store([hydrant.copy() for hydrant in restored])
+        self.store = Store([hydrant.copy() for hydrant in restored], bad=world.topic.bad)
         self.restored = self.store.positions()
         self.machine = world.rules.task(token, world.limits)
         self.registered = False
@@ -124,6 +124,7 @@ class TaskProcess:
             pending_publishes=view.pending_publishes,
             counters={},
             behind=view.behind,
+            parse_exceptions=view.parse_exceptions,
         )
         if self.clock.chance(self.world.faults.beat_lost):
             return
@@ -309,8 +310,10 @@ class TaskProcess:
         topic = self.world.topic
         counts = {}
         for p, start in record.start.items():
-            good = len(topic.between(p, start, record.end[p]))
-            counts[p] = PartitionCounts(good=good, no_record=record.end[p] - start - good)
+            rows = topic.between(p, start, record.end[p])
+            bad = sum(row in topic.bad for row in rows)
+            holes = record.end[p] - start - len(rows)
+            counts[p] = PartitionCounts(good=len(rows) - bad, partly_good=bad, no_record=holes)
         request = PublishRequest(
             self.token,
             record.ref,

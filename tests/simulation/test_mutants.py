@@ -57,6 +57,9 @@ SEEN = {
     "expired-not-moved": 3,
     "claims-ignored": 13,
     "waiting-is-assigned": 0,
+    "bad-never-stop": 2,
+    "bad-forgotten": 25,
+    "bad-no-final-round": 2,
 }
 
 LOOK = 150
@@ -66,6 +69,7 @@ PUBLISH = "tests.unit.protocol.test_task_publish"
 ROUNDS = "tests.unit.protocol.test_supervisor_rounds"
 REPLICAS = "tests.unit.protocol.test_supervisor_replicas"
 GROUPS = "tests.unit.protocol.test_supervisor_groups"
+EXCEPTIONS = "tests.unit.protocol.test_supervisor_exceptions"
 SCALING = "tests.unit.protocol.test_supervisor_scaling"
 AGREEMENT = "tests.unit.protocol.test_agreement"
 STORE = "tests.contract.metadata.test_publish"
@@ -112,6 +116,7 @@ UNSEEN: dict[str, tuple[str, str] | tuple[str, str, dict[str, object]]] = {
     ),
     "automatic-moves-back": (GROUPS, "test_what_was_read_before_an_automatic_reset_is_not_read_again"),
     "held-not-counted": (GROUPS, "test_what_somebody_has_read_has_not_expired"),
+    "bad-published-only": (EXCEPTIONS, "test_published_sealed_and_open_ranges_count_together"),
     "decided-forgotten": (SCALING, "test_the_next_leader_lays_the_tasks_out_as_was_decided"),
     "scales-while-moving": (SCALING, "test_no_further_step_is_taken_while_partitions_move"),
     "refused-reset-stays": (GROUPS, "test_a_refused_reset_is_tried_again"),

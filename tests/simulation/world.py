@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +20,11 @@ from tests.simulation.clock import Clock
 from tests.simulation.disk import ROW_BYTES, Hydrant, Row
 from tests.simulation.faults import (
     BY_LAG,
+    BadRecords,
     Faults,
     Scaling,
     Shape,
+    draw_bad_records,
     draw_faults,
     draw_more_acts,
     draw_scaling,
@@ -109,6 +112,9 @@ class World:
         self.shape: Shape = draw_shape(rng)
         self.faults: Faults = draw_faults(rng)
         self.scaling: Scaling = draw_scaling(seed)
+        self.bad: BadRecords = draw_bad_records(seed)
+        self.bad_random = random.Random(seed)
+        self.most = self.bad.most
         if self.scaling.tight:
             acts = tuple(act for act in self.shape.acts if act != "host_lost")
             self.shape = replace(self.shape, workers=1, acts=acts)
@@ -146,7 +152,7 @@ class World:
         for late in range(shape.late_partitions):
             p = shape.partitions + late
             clock.after(clock.between(3_000, FAULTS_MS), lambda p=p: self.appear(p))  # type: ignore[misc]
-        for act in (*shape.acts, *draw_more_acts(self.seed), *self.scaling.acts):
+        for act in (*shape.acts, *draw_more_acts(self.seed), *self.scaling.acts, *self.bad.acts):
             clock.after(clock.between(2_000, FAULTS_MS - 4_000), lambda act=act: self.act(act))  # type: ignore[misc]
 
     # ------------------------------------------------------------ small services
@@ -193,14 +199,19 @@ class World:
         if self.clock.now_ms > FAULTS_MS:
             return
         for _ in range(self.clock.between(1, 14)):
-            self.topic.append(partition, visible=not self.clock.chance(12))
+            self.append(partition, visible=not self.clock.chance(12))
         pause_ms = self.clock.between(200, 2_500) if self.clock.chance(80) else self.clock.between(4_000, 9_000)
         self.clock.after(pause_ms, lambda: self.produce(partition))
+
+    def append(self, partition: int, visible: bool) -> None:
+        if visible and self.bad_random.random() * 100 < self.bad.percent:
+            self.topic.bad.add((partition, self.topic.ends[partition]))
+        self.topic.append(partition, visible)
 
     # ------------------------------------------------------------ operators
 
     def put_spec(self, generation: int, task_count: int, replicas: int, desired: DesiredState) -> None:
-        spec = {"taskCount": task_count, "replicas": replicas, "edition": self.count("edition")}
+        spec = {"taskCount": task_count, "replicas": replicas, "edition": self.count("edition"), "most": self.most}
         self.store.put_supervisor(generation, self.supervisor, self.table, spec, desired, self.wall_ms())
 
     def act(self, act: str) -> None:
@@ -224,6 +235,7 @@ class World:
             "host_lost": self._lose_host,
             "expire": self._expire,
             "poison": self._poison,
+            "start_again": self._start_again,
         }
         if act in acts:
             acts[act](leader)
@@ -263,6 +275,22 @@ class World:
         self.store.set_desired(leader.generation, self.supervisor, wanted[act], self.wall_ms())
         if act == "suspend":
             self.clock.after(self.clock.between(500, 9_000), lambda: self.act("resume"))
+
+    def _start_again(self, leader: OverlordNode) -> None:
+        """An operator starts a supervisor that has stopped for its bad records; one that has not stays."""
+        if leader.machine is None or leader.machine.stopped is None:
+            return
+        version = leader.machine.config.spec_version
+        record = self.store.start_again(leader.generation, self.supervisor, version, self.wall_ms())
+        leader.post(m.DesiredChanged(self.clock.now_ms, record.desired, leader.config()))
+
+    def cure(self) -> str:
+        """What stopped was watched to its end: a spec without the limit goes on."""
+        leader = self.some_leader()
+        if leader is not None:
+            self.most = None
+            self.act("respec")
+        return "PX-1 the cured supervisor has not gone on"
 
     def _conflict(self, leader: OverlordNode) -> None:
         """As if the stored offsets lay inside the oldest range (a database restored by hand)."""
@@ -318,7 +346,7 @@ class World:
         self.faults = self.faults.healed()
         self.clock.note("healed")
         for p in sorted(self.topic.ends):
-            self.topic.append(p, visible=True)
+            self.append(p, visible=True)
         deadline_ms = self.clock.now_ms + HEALING_MS
         unfinished: str | None = ""
         while unfinished is not None:

@@ -66,6 +66,7 @@ def test_a_resigned_leader_writes_nothing_more(world: World) -> None:
 
 WRITES: dict[str, Callable[[MetadataStore, int, World], object]] = {
     "put_supervisor": lambda s, g, w: s.put_supervisor(g, "other", "t", SPEC, DesiredState.RUNNING, NOON_MS),
+    "start_again": lambda s, g, w: s.start_again(g, SUPERVISOR, 1, NOON_MS),
     "set_desired": lambda s, g, w: s.set_desired(g, SUPERVISOR, DesiredState.SUSPENDED, NOON_MS),
     "append_audit": lambda s, g, w: s.append_audit(g, audit()),
     "init_offsets": lambda s, g, w: s.init_offsets(g, SUPERVISOR, TABLE, "new", None, at(p0=0)),

@@ -9,7 +9,7 @@ import pytest
 from ingest.errors import LeadershipLost
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
-from ingest.protocol import PublishOutcome, SequenceState, StageRequest
+from ingest.protocol import PartitionCounts, PublishOutcome, SequenceState, StageRequest
 from tests.contract.metadata.world import NOON_MS, SUPERVISOR, TABLE, TOPIC, World, at, audit
 
 
@@ -208,3 +208,19 @@ def test_groups_with_disjoint_partitions_publish_in_any_order(world: World) -> N
     assert world.publish(one).outcome is PublishOutcome.PUBLISHED
     assert [row.ref for row in world.store.ledger(SUPERVISOR, 0, 10)] == [two.ref, one.ref]
     assert committed(world) == at(p0=5, p1=6)
+
+
+def test_bad_messages_are_counted_per_spec_version_in_sequence_ledger_and_store(world: World) -> None:
+    first = world.ready(at(p0=5))
+    world.publish(replace(first, counts={0: PartitionCounts(good=2, partly_good=1, unparseable=2)}))
+    assert world.store.parse_exceptions(SUPERVISOR, 1) == 3
+    assert world.store.sequences(SUPERVISOR, first.ref.group, first.ref.number)[0].parse_exceptions == 3
+    second = world.store.sequences(SUPERVISOR, first.ref.group, 1)[0]
+    sealed, *_ = world.store.seal(world.generation, second.ref, at(p0=9), None, 7)
+    assert sealed.parse_exceptions == 7, "as far as was known"
+    request = world.prepare(first.token, sealed)
+    exact = replace(request, counts={0: PartitionCounts(good=3, unparseable=1)})
+    assert world.publish(exact).outcome is PublishOutcome.PUBLISHED
+    assert world.publish(exact).outcome is PublishOutcome.ALREADY
+    assert world.store.parse_exceptions(SUPERVISOR, 1) == 4, "once"
+    assert world.store.parse_exceptions(SUPERVISOR, 2) == 0

@@ -43,6 +43,26 @@ def test_what_is_desired_is_stored_and_repeats(world: World) -> None:
     assert world.store.supervisors() == [first]
 
 
+def test_going_on_after_a_suspension_is_a_version_of_its_own(world: World) -> None:
+    world.store.set_desired(world.generation, SUPERVISOR, DesiredState.SUSPENDED, NOON_MS + 1)
+    first = world.store.set_desired(world.generation, SUPERVISOR, DesiredState.RUNNING, NOON_MS + 2)
+    again = world.store.set_desired(world.generation, SUPERVISOR, DesiredState.RUNNING, NOON_MS + 3)
+    assert first == again and (first.version, first.spec, first.desired) == (2, SPEC, DesiredState.RUNNING)
+    assert put(world, SPEC, DesiredState.SUSPENDED) == 2
+    assert put(world, SPEC, DesiredState.RUNNING) == 3 and put(world, SPEC, DesiredState.RUNNING) == 3
+    assert world.store.spec(SUPERVISOR, 3) == SPEC
+    assert [entry.version for entry in world.store.history(SUPERVISOR)] == [3, 2, 1]
+
+
+def test_a_start_of_a_running_supervisor_is_the_next_version_once(world: World) -> None:
+    first = world.store.start_again(world.generation, SUPERVISOR, 1, NOON_MS + 1)
+    assert (first.version, first.spec, first.desired) == (2, SPEC, DesiredState.RUNNING)
+    assert world.store.start_again(world.generation, SUPERVISOR, 1, NOON_MS + 2) == first, "a repetition"
+    world.store.set_desired(world.generation, SUPERVISOR, DesiredState.SUSPENDED, NOON_MS + 3)
+    with pytest.raises(StoreConflict, match="not running"):
+        world.store.start_again(world.generation, SUPERVISOR, 2, NOON_MS + 4)
+
+
 def test_a_terminated_supervisor_leaves_history_and_its_versions_go_on(world: World) -> None:
     world.store.set_desired(world.generation, SUPERVISOR, DesiredState.TERMINATED, NOON_MS + 1)
     world.store.set_desired(world.generation, SUPERVISOR, DesiredState.TERMINATED, NOON_MS + 2)

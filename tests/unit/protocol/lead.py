@@ -91,9 +91,10 @@ class Lead:
         record = self.store.register_attempt(self.generation, token, token, 1, self.now_ms)
         self.post(m.TaskRegistered(self.now_ms, record))
 
-    def beat(self, token: str, sequence: int, *offsets: int) -> list[m.Command]:
+    def beat(self, token: str, sequence: int, *offsets: int, bad: dict[int, int] | None = None) -> list[m.Command]:
+        """``bad``: bad messages by sequence."""
         positions = OffsetMap(enumerate(offsets))
-        beat = TaskHeartbeat(token, sequence, positions, "reading", None, 0, 0, 0, {}, behind=False)
+        beat = TaskHeartbeat(token, sequence, positions, "reading", None, 0, 0, 0, {}, parse_exceptions=bad or {})
         self.store.record_positions(self.generation, token, sequence, positions, self.now_ms)
         return self.post(m.TaskBeat(self.now_ms, beat))
 
@@ -112,7 +113,7 @@ class Lead:
     def ended(self, token: str, succeeded: bool | None = None) -> list[m.Command]:
         return self.post(m.TaskEnded(self.now_ms, token, succeeded, None))
 
-    def published(self, ref: SequenceRef) -> list[m.Command]:
+    def published(self, ref: SequenceRef, bad: int = 0) -> list[m.Command]:
         """As if the store had published it: it counts as no longer unpublished."""
         key = (ref.supervisor, ref.group)
         record = self.store.state.sequences[key][ref.number]
@@ -120,7 +121,7 @@ class Lead:
         stream = self.store.state.streams["edits", "edits"]
         self.store.state.streams["edits", "edits"] = replace(stream, committed=stream.committed.with_(record.end))
         self.store.state.unpublished["edits"] = tuple(r for r in self.store.state.unpublished["edits"] if r.ref != ref)
-        return self.post(m.PublishSeen(self.now_ms, "t1", ref, PublishOutcome.PUBLISHED))
+        return self.post(m.PublishSeen(self.now_ms, "t1", ref, PublishOutcome.PUBLISHED, bad))
 
     def desire(self, desired: DesiredState, config: SupervisorConfig | None = None) -> list[m.Command]:
         self.store.set_desired(self.generation, "edits", desired, 0)
@@ -169,8 +170,8 @@ class Lead:
                 return m.TasksScaled(now_ms, task_count)
             case m.OpenGroup(partitions, following):
                 return m.GroupOpened(now_ms, store.open_group(gen, "edits", "edits", partitions, following))
-            case m.SealSequence(ref, end, following):
-                return m.SequenceSealed(now_ms, store.seal(gen, ref, end, following))
+            case m.SealSequence(ref, end, following, bad):
+                return m.SequenceSealed(now_ms, store.seal(gen, ref, end, following, bad))
             case m.VoidSequences(group, number, audit):
                 voided = store.void(gen, "edits", group, number, audit)
                 return m.SequencesVoided(now_ms, group, tuple(voided))
