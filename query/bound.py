@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from query.binding import ChunkGroup, FileGroup, Function, Relation, bind_lookup, bind_table
 from query.columns import table_def
-from query.engine import Run
 from query.errors import InvalidQuery, QueryCancelled, QueryError, QueryUnavailable
 from query.live import BoundTable
 from query.lookups.cache import LookupFile
 from query.mirror import MirroredChunk
 from query.model import FunctionUse, TableUse
 from query.native.plan import SegmentFact
+from query.runs import Run
 from query.session import Seen
 from query.sql.catalogue import TableDef
 from query.worker_wire import root_path

@@ -9,13 +9,14 @@ from query.sql.types import SqlType
 
 
 class ResultFormat(Enum):
-    """How rows are written, by Druid's names."""
+    """How rows are written, by Druid's names; ``arrow``, an Arrow IPC stream, is ours."""
 
     OBJECT = "object"
     ARRAY = "array"
     OBJECT_LINES = "objectLines"
     ARRAY_LINES = "arrayLines"
     CSV = "csv"
+    ARROW = "arrow"
 
 
 @dataclass(frozen=True, slots=True)

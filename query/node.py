@@ -16,7 +16,7 @@ from query.binding import Relation, bind_rows
 from query.bound import BoundQuery, renamed
 from query.clock import Clock
 from query.columns import table_def
-from query.engine import Engine, EngineSettings, Run
+from query.engine import Engine, EngineSettings
 from query.errors import QueryError, QueryUnavailable
 from query.live import BoundTable, LiveTables
 from query.lookups.cache import LookupCache
@@ -25,6 +25,7 @@ from query.mirror import Mirror
 from query.model import PlannedQuery, SqlRequest, TableUse
 from query.native import planner as native
 from query.native.plan import NativePlan
+from query.runs import Run
 from query.session import Seen
 from query.source import LiveSource, SegmentCatalog
 from query.sql.catalogue import TableDef
@@ -37,6 +38,12 @@ from segments.data_segment import DataSegment
 from segments.errors import ServiceError
 
 _log = structlog.get_logger(__name__)
+Begun = Callable[[Callable[[], None]], None]
+
+
+def ignored(cancel: Callable[[], None]) -> None:
+    """For who never cancels."""
+
 
 NOTHING: Mapping[str, Seen] = MappingProxyType({})
 
@@ -88,8 +95,17 @@ class QueryResult:
         except QueryError as error:
             raise renamed(error, self._named) from error
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the engine has said all it will say."""
+        return self._run.is_over
+
+    def cancel(self) -> None:
+        """Ends the query; whoever reads its batches gets QueryCancelled. From any thread."""
+        self._run.cancel()
+
     def close(self) -> None:
-        """Ends the query wherever it stands."""
+        """Ends the query wherever it stands; not while another thread reads its batches."""
         self._run.close()
 
 
@@ -109,8 +125,17 @@ class NativeResult:
             # A shape may know enough before the last batch.
             self._result.close()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the engine has said all it will say."""
+        return self._result.is_over
+
+    def cancel(self) -> None:
+        """Ends the query; whoever reads its pieces gets QueryCancelled. From any thread."""
+        self._result.cancel()
+
     def close(self) -> None:
-        """Ends the query wherever it stands."""
+        """Ends the query wherever it stands; not while another thread reads its pieces."""
         self._result.close()
 
 
@@ -172,18 +197,32 @@ class QueryNode:
         if self._owns_engine:
             self._engine.stop()
 
-    def execute(self, request: SqlRequest, seen: Mapping[str, Seen] = NOTHING) -> QueryResult:
-        """Plans and starts a statement. ``seen``: what its reader saw of tables at other nodes; the answer shows
-        no less.
+    def execute(self, request: SqlRequest, seen: Mapping[str, Seen] = NOTHING, begun: Begun = ignored) -> QueryResult:
+        """Plans and starts a statement; ``begun`` is called first, with what cancels it from any thread. ``seen``:
+        what its reader saw of tables at other nodes; the answer shows no less.
 
         Raises:
             QueryError: it has no answer: the statement is at fault, a segment or a task's rows cannot be read,
                 or a limit is reached.
         """
         name = str(request.context.get("sqlQueryId") or "")
-        return self._started(name, seen, lambda query: plan(request, query, self._clock.now_ms()))
+        return self._started(name, lambda query: plan(request, query, self._clock.now_ms()), seen, begun)
 
-    def execute_native(self, query_id: str, body: object, seen: Mapping[str, Seen] = NOTHING) -> NativeResult:
+    def prepare(self, request: SqlRequest) -> PlannedQuery:
+        """Plans a statement without running it; raises QueryError as ``execute``."""
+        query = BoundQuery(self, NOTHING)
+        try:
+            return plan(request, query, self._clock.now_ms())
+        except QueryError:
+            raise
+        except ServiceError as error:
+            raise QueryUnavailable(str(error)) from error
+        finally:
+            query.close()
+
+    def execute_native(
+        self, query_id: str, body: object, seen: Mapping[str, Seen] = NOTHING, begun: Begun = ignored
+    ) -> NativeResult:
         """Plans and starts a native query; ``body`` is its JSON, ``query_id`` what it can be cancelled by.
 
         Raises:
@@ -195,19 +234,20 @@ class QueryNode:
             shapes.append(native.plan(body, query, self._clock.now_ms()))
             return shapes[0].planned
 
-        return NativeResult(self._started(query_id, seen, planned), shapes[0])
+        return NativeResult(self._started(query_id, planned, seen, begun), shapes[0])
 
     def _started(
-        self, name: str, seen: Mapping[str, Seen], planner: Callable[[BoundQuery], PlannedQuery]
+        self, name: str, planner: Callable[[BoundQuery], PlannedQuery], seen: Mapping[str, Seen], begun: Begun
     ) -> QueryResult:
         query = BoundQuery(self, seen)
         self._enlist(name, query)
+        begun(query.cancel)
         try:
             planned = planner(query)
             relations = [query.relation(use) for use in planned.tables]
             query.check()
             functions = [query.function(use) for use in planned.functions]
-            run = self._engine.run(planned.duckdb_sql, relations, planned.timeout_ms, query.started, functions)
+            run = self._engine.run(planned.duckdb_sql, relations, planned.timeout_ms, query, functions)
             run.on_close(query.close)
             run.on_close(lambda: self._delist(name, query))
         except ServiceError as error:

@@ -1,4 +1,4 @@
-"""Writes rows as Druid does, in its five formats, as a stream whose memory is one batch."""
+"""Writes rows as Druid does, in its five formats or as Arrow, as a stream whose memory is one batch."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from query.arrow_results import arrow_pieces
 from query.model import PlannedQuery, ResultFormat, SqlRequest
 from query.sql.types import Family, SqlType
 from segments.civil import MINUTE_MS, format_iso_ms
@@ -24,8 +25,11 @@ CONTENT_TYPES = {
     ResultFormat.OBJECT_LINES: "text/plain",
     ResultFormat.ARRAY_LINES: "text/plain",
     ResultFormat.CSV: "text/csv",
+    ResultFormat.ARROW: "application/vnd.apache.arrow.stream",
 }
 _ROWS_A_CHUNK = 8_192
+_PIECE = 32_768
+"""Characters that are worth sending by themselves."""
 _LINES = (ResultFormat.OBJECT_LINES, ResultFormat.ARRAY_LINES)
 Texts = list[str | None]
 """One column's cells as text; None is NULL."""
@@ -35,18 +39,24 @@ def render(batches: Iterable[pa.RecordBatch], planned: PlannedQuery, request: Sq
     """The body of an answer, piece by piece; the pieces end early when ``batches`` raises.
 
     Nothing is yielded before the first batch is there, so an error of the engine can still become an error answer.
+    Only full pieces are yielded before the last one, so a small answer is one piece.
     """
+    if request.result_format is ResultFormat.ARROW:
+        yield from arrow_pieces(batches, planned)
+        return
     writer = _writer(planned, request.result_format)
     rows = _row_chunks(batches, writer, planned)
     first = next(rows, None)
-    header = _header(planned, request, writer)
-    yield writer.opening.encode()
+    held = writer.opening
     written = False
-    for chunk in _chained(header, first, rows):
+    for chunk in _chained(_header(planned, request, writer), first, rows):
         joined = writer.between.join(chunk)
-        yield (writer.between + joined if written else joined).encode()
+        held += writer.between + joined if written else joined
         written = True
-    yield (writer.closing if written else writer.closing_empty).encode()
+        if len(held) >= _PIECE:
+            yield held.encode()
+            held = ""
+    yield (held + (writer.closing if written else writer.closing_empty)).encode()
 
 
 def _chained(header: list[str], first: list[str] | None, rest: Iterator[list[str]]) -> Iterator[list[str]]:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-import structlog
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 from fastapi import APIRouter, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from query.errors import InvalidQuery
 from query.session import Seen
-from segments.errors import ServiceError
 from server.api import openapi
 from server.api.answers import BadRequest
 from server.api.requests import flag, json_of
 from server.api.seen import add_seen, seen_of
 from server.api.sql import QUERIES_AT_ONCE, QUERY_ID, QueryService
-
-log = structlog.get_logger()
+from server.api.streaming import Body, Cancel, answered
 
 PRETTY = ("pretty", openapi.FLAG, "indents the answer; also true without a value")
 
@@ -38,6 +36,15 @@ class NativeAnswer(Protocol):
         """The body, once, for one thread."""
         ...
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come from the engine."""
+        ...
+
+    def cancel(self) -> None:
+        """Ends it; who reads its pieces gets an error. From any thread."""
+        ...
+
     def close(self) -> None:
         """Ends it wherever it stands; may be called twice."""
         ...
@@ -46,9 +53,11 @@ class NativeAnswer(Protocol):
 class NativeService(Protocol):
     """A query node as the native API sees it; safe from any thread."""
 
-    def execute_native(self, query_id: str, body: object, seen: Mapping[str, Seen] = ...) -> NativeAnswer:
-        """Plans and starts a query, whose answer shows no less of tables than was ``seen`` of them elsewhere.
-        Raises QueryError."""
+    def execute_native(
+        self, query_id: str, body: object, seen: Mapping[str, Seen] = ..., begun: Callable[[Cancel], None] = ...
+    ) -> NativeAnswer:
+        """Plans and starts a query, whose answer shows no less of tables than was ``seen`` of them elsewhere; first
+        tells ``begun`` what cancels it. Raises QueryError."""
         ...
 
     def cancel(self, query_id: str) -> bool:
@@ -72,8 +81,8 @@ def native_router(queries: NativeService) -> APIRouter:
         except BadRequest as error:
             # A client reads Druid's whole error object.
             raise InvalidQuery(str(error)) from error
-        pretty, seen = flag(request, "pretty"), seen_of(request)
-        return await to_thread.run_sync(_answer, queries, body, pretty, seen, limiter=limiter)
+        asked = NativeAsked(body, flag(request, "pretty"), seen_of(request))
+        return await answered(request, lambda begun: _begin(queries, asked, begun), limiter)
 
     router.post("", openapi_extra=openapi.body(openapi.NATIVE) | openapi.parameters(PRETTY))(run)
     router.post("/", include_in_schema=False)(run)
@@ -104,20 +113,31 @@ def query_id_of(body: Any) -> str:
     return str(given)
 
 
-def _answer(queries: NativeService, body: Any, pretty: bool, seen: Mapping[str, Seen] | None) -> Response:
-    query_id = query_id_of(body)
-    answer = queries.execute_native(query_id, body, seen or {})
+@dataclass(frozen=True, slots=True)
+class NativeAsked:
+    """A request: the query, whether its answer is indented, and what its session saw before."""
+
+    body: Any
+    pretty: bool
+    seen: Mapping[str, Seen] | None
+
+
+def _begin(queries: NativeService, asked: NativeAsked, begun: Callable[[Cancel], None]) -> Body:
+    query_id = query_id_of(asked.body)
+    answer = queries.execute_native(query_id, asked.body, asked.seen or {}, begun)
     pieces = _pieces(answer)
+    if asked.pretty:
+        pieces = _indented(pieces)
     # The first piece comes with the first rows, so that an error until then still has an error's status.
     first = next(pieces)
     headers = {"X-Druid-Query-Id": query_id, "X-Druid-Response-Context": "{}"}
-    add_seen(headers, seen, answer.seen)
-    if pretty:
-        # Only people ask for this: the whole answer is held to be indented.
-        whole = json.loads(first + b"".join(pieces))
-        text = json.dumps(whole, indent=2, ensure_ascii=False)
-        return Response(text, media_type="application/json", headers=headers)
-    return StreamingResponse(_chained(first, pieces), media_type="application/json", headers=headers)
+    add_seen(headers, asked.seen, answer.seen)
+    return Body(answer, first, pieces, "application/json", headers)
+
+
+def _indented(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Only people ask for this: the whole answer is held to be indented."""
+    yield json.dumps(json.loads(b"".join(pieces)), indent=2, ensure_ascii=False).encode()
 
 
 def _pieces(answer: NativeAnswer) -> Iterator[bytes]:
@@ -125,13 +145,3 @@ def _pieces(answer: NativeAnswer) -> Iterator[bytes]:
         yield from answer.pieces()
     finally:
         answer.close()
-
-
-def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    try:
-        yield from rest
-    except ServiceError as error:
-        # Rows are out already: a body that breaks off is the only way left to say that it is not whole.
-        log.warning("answer broken off", error=str(error))
-        raise

@@ -90,7 +90,7 @@ SQL: dict[str, Any] = {
         "query": {"type": "string", "example": "SELECT COUNT(*) AS n FROM wikipedia"},
         "resultFormat": {
             "type": "string",
-            "enum": ["object", "array", "objectLines", "arrayLines", "csv"],
+            "enum": ["object", "array", "objectLines", "arrayLines", "csv", "arrow"],
             "default": "object",
         },
         "header": {"type": "boolean", "default": False, "description": "names of columns first"},

@@ -1,30 +1,27 @@
-"""Druid's SQL API: one statement in, rows in one of five formats out, cancelled by its id."""
+"""Druid's SQL API: one statement in, rows in one of six formats out, cancelled by its id."""
 
 from __future__ import annotations
 
 import re
 import urllib.parse
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import pyarrow as pa
-import structlog
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 from fastapi import APIRouter, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from query.errors import InvalidQuery
 from query.model import PlannedQuery, ResultFormat, SqlParameter, SqlRequest
 from query.results import CONTENT_TYPES, render
 from query.session import Seen
-from segments.errors import ServiceError
 from server.api import openapi
 from server.api.answers import BadRequest
 from server.api.requests import body_of, json_of
 from server.api.seen import add_seen, seen_of
-
-log = structlog.get_logger()
+from server.api.streaming import Body, Cancel, answered
 
 QUERY_ID = re.compile(r"[!-~](?:[ -~]{0,248}[!-~])?")
 """What goes back as a header: visible ASCII, spaces inside."""
@@ -44,8 +41,17 @@ class QueryAnswer(Protocol):
         """What its reader has seen of tables."""
         ...
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come from the engine."""
+        ...
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Once, for one thread."""
+        ...
+
+    def cancel(self) -> None:
+        """Ends it; who reads its batches gets an error. From any thread."""
         ...
 
     def close(self) -> None:
@@ -56,9 +62,15 @@ class QueryAnswer(Protocol):
 class QueryService(Protocol):
     """A query node as the API sees it; safe from any thread."""
 
-    def execute(self, request: SqlRequest, seen: Mapping[str, Seen] = ...) -> QueryAnswer:
-        """Plans and starts a statement, whose answer shows no less of tables than was ``seen`` of them elsewhere.
-        Raises QueryError."""
+    def execute(
+        self, request: SqlRequest, seen: Mapping[str, Seen] = ..., begun: Callable[[Cancel], None] = ...
+    ) -> QueryAnswer:
+        """Plans and starts a statement, whose answer shows no less of tables than was ``seen`` of them elsewhere;
+        first tells ``begun`` what cancels it. Raises QueryError."""
+        ...
+
+    def prepare(self, request: SqlRequest) -> PlannedQuery:
+        """Plans a statement and runs nothing. Raises QueryError."""
         ...
 
     def cancel(self, query_id: str) -> bool:
@@ -74,7 +86,7 @@ def sql_router(queries: QueryService) -> APIRouter:
     async def run(request: Request) -> Response:
         """Answers one SELECT. The body is Druid's JSON object, or the statement itself as text or as a form."""
         sql, seen = await _request_of(request), seen_of(request)
-        return await to_thread.run_sync(_answer, queries, sql, seen, limiter=limiter)
+        return await answered(request, lambda begun: _begin(queries, sql, seen, begun), limiter)
 
     router.post("", openapi_extra=openapi.body(openapi.SQL, STATEMENTS))(run)
     router.post("/", include_in_schema=False)(run)
@@ -163,8 +175,10 @@ def _flag(posted: dict[str, Any], name: str) -> bool:
     raise InvalidQuery(f"{name}: must be true or false (found {value!r})")
 
 
-def _answer(queries: QueryService, request: SqlRequest, seen: Mapping[str, Seen] | None) -> Response:
-    answer = queries.execute(request, seen or {})
+def _begin(
+    queries: QueryService, request: SqlRequest, seen: Mapping[str, Seen] | None, begun: Callable[[Cancel], None]
+) -> Body:
+    answer = queries.execute(request, seen or {}, begun)
     pieces = _pieces(answer, request)
     # The first piece comes with the first rows, so that an error until then still has an error's status.
     first = next(pieces)
@@ -172,8 +186,7 @@ def _answer(queries: QueryService, request: SqlRequest, seen: Mapping[str, Seen]
     add_seen(headers, seen, answer.seen)
     if request.header:
         headers["X-Druid-SQL-Header-Included"] = "yes"
-    kind = CONTENT_TYPES[request.result_format]
-    return StreamingResponse(_chained(first, pieces), media_type=kind, headers=headers)
+    return Body(answer, first, pieces, CONTENT_TYPES[request.result_format], headers)
 
 
 def _pieces(answer: QueryAnswer, request: SqlRequest) -> Iterator[bytes]:
@@ -181,13 +194,3 @@ def _pieces(answer: QueryAnswer, request: SqlRequest) -> Iterator[bytes]:
         yield from render(answer.batches(), answer.planned, request)
     finally:
         answer.close()
-
-
-def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    try:
-        yield from rest
-    except ServiceError as error:
-        # Rows are out already: a body that breaks off is the only way left to say that it is not whole.
-        log.warning("answer broken off", error=str(error))
-        raise

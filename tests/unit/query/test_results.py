@@ -147,13 +147,21 @@ def test_rows_are_taken_one_batch_at_a_time() -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         for number in range(3):
             taken.append(number)
-            yield pa.RecordBatch.from_arrays([pa.array([number])], names=["0"])
+            yield pa.RecordBatch.from_arrays([pa.array([number] * 8_192)], names=["0"])
 
     column = ResultColumn("x", "LONG", "BIGINT", BIGINT)
     stream = render(batches(), PlannedQuery((), "", (column,), None, "UTC", 0, True), SqlRequest(""))
-    assert next(stream) == b"["
+    first = next(stream)
     assert taken == [0], "nothing is written before the first batch is there, and no more is read than written"
-    assert b"".join(stream) == b'{"x":0},{"x":1},{"x":2}]\n'
+    rows = json.loads(first + b"".join(stream))
+    assert [row["x"] for row in rows] == [0] * 8_192 + [1] * 8_192 + [2] * 8_192
+
+
+def test_a_small_answer_is_one_piece() -> None:
+    batches = [pa.RecordBatch.from_arrays([pa.array([number])], names=["0"]) for number in range(3)]
+    column = ResultColumn("x", "LONG", "BIGINT", BIGINT)
+    planned = PlannedQuery((), "", (column,), None, "UTC", 0, True)
+    assert list(render(batches, planned, SqlRequest(""))) == [b'[{"x":0},{"x":1},{"x":2}]\n']
 
 
 def test_an_error_before_the_first_row_comes_before_the_first_byte() -> None:

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from query.errors import InvalidQuery, QueryTimeout
 from query.model import PlannedQuery, SqlRequest
-from query.node import NOTHING
+from query.node import NOTHING, Begun, ignored
 from query.session import Seen
 from query.sql.catalogue import ColumnDef, MemoryCatalogue, TableDef
 from query.sql.planner import plan
@@ -40,10 +40,15 @@ class Numbers:
         self.closed = 0
         self.running = {"known"}
 
-    def execute(self, request: SqlRequest, seen: Mapping[str, Seen] = NOTHING) -> NumbersAnswer:
+    def execute(self, request: SqlRequest, seen: Mapping[str, Seen] = NOTHING, begun: Begun = ignored) -> NumbersAnswer:
         return NumbersAnswer(self, plan(request, TABLES, 0), "breaks" in request.context)
 
-    def execute_native(self, query_id: str, body: object, seen: Mapping[str, Seen] = NOTHING) -> Never:
+    def prepare(self, request: SqlRequest) -> PlannedQuery:
+        return plan(request, TABLES, 0)
+
+    def execute_native(
+        self, query_id: str, body: object, seen: Mapping[str, Seen] = NOTHING, begun: Begun = ignored
+    ) -> Never:
         raise InvalidQuery("numbers are asked by SQL")
 
     def cancel(self, query_id: str) -> bool:
@@ -54,6 +59,7 @@ class NumbersAnswer:
     def __init__(self, service: Numbers, planned: PlannedQuery, breaks: bool) -> None:
         self._service = service
         self._breaks = breaks
+        self.is_over = False
         self.planned = planned
         self.seen = NOTHING
 
@@ -63,6 +69,10 @@ class NumbersAnswer:
         if self._breaks:
             raise QueryTimeout("too long")
         yield pa.record_batch({name: pa.array(range(3, 5), pa.int64())})
+        self.is_over = True
+
+    def cancel(self) -> None:
+        raise AssertionError("nobody cancels these")
 
     def close(self) -> None:
         self._service.closed += 1

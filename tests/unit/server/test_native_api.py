@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from query.errors import QueryTimeout
 from query.native.planner import plan
-from query.node import NOTHING
+from query.node import NOTHING, Begun, ignored
 from query.session import Seen, read
 from query.sql.metadata import NoSystemTables
 from server.api.answers import install_error_answers
@@ -32,7 +32,9 @@ class Recorded:
         self.cancelled: list[str] = []
         self.closed = 0
 
-    def execute_native(self, query_id: str, body: object, seen: Mapping[str, Seen] = NOTHING) -> Pieces:
+    def execute_native(
+        self, query_id: str, body: object, seen: Mapping[str, Seen] = NOTHING, begun: Begun = ignored
+    ) -> Pieces:
         self.started.append(query_id)
         planned = plan(body, catalogue(), 0)
         batches = run(planned.planned, catalogue(), tables.rows_of, NoSystemTables())
@@ -50,6 +52,10 @@ class Pieces:
         self._service = service
         self._pieces = pieces
         self._breaks = breaks
+        self.is_over = False
+
+    def cancel(self) -> None:
+        raise AssertionError("nobody cancels these")
 
     def pieces(self) -> Iterator[bytes]:
         if self._breaks:

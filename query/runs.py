@@ -1,0 +1,222 @@
+"""A statement that runs in a worker process: its schema, its batches, and the ways to end it early."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import pyarrow as pa
+
+from query.clock import Clock
+from query.errors import (
+    InvalidQuery,
+    QueryCancelled,
+    QueryError,
+    QueryFailed,
+    QueryUnavailable,
+    ResourceLimitExceeded,
+)
+from query.worker_wire import Job, Kind, encode_job, receive, send
+
+_CAPACITY_ERRORS = ("OutOfMemoryException", "RowTooLarge")
+_KERNEL_REFUSES = "while executing the UDF: ValueError: "
+# The statement met a value it cannot digest: a long that overflows, a text that is no JSON.
+_STATEMENT_ERRORS = ("OutOfRangeException", "ConversionException")
+
+
+class Pool(Protocol):
+    """Where a worker comes from and goes back to."""
+
+    clock: Clock
+
+    def give_back(self, run: Run, worker: Worker, reusable: bool) -> None:
+        """Takes a worker back from its run."""
+        ...
+
+
+class Worker:
+    """One process and the pool's end of its socket."""
+
+    def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket, temp_dir: str) -> None:
+        self.process = process
+        self.connection = connection
+        self._temp_dir = temp_dir
+        self.ready = False
+        self._send_lock = threading.Lock()
+
+    def send(self, kind: Kind, payload: bytes = b"") -> None:
+        with self._send_lock, contextlib.suppress(OSError):
+            # A dead worker is noticed by whoever reads from it.
+            send(self.connection, kind, payload)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def discard(self) -> None:
+        """Ends it and removes what it left."""
+        self.kill()
+        self.connection.close()
+        shutil.rmtree(self._temp_dir, ignore_errors=True)
+
+
+class Run:
+    """A statement that is running: its schema, its batches, and the way to end it early.
+
+    The batches are for one thread; ``cancel`` is for any. ``close`` gives the worker back, and must be
+    called unless the batches were read to their end.
+    """
+
+    def __init__(self, pool: Pool, worker: Worker, job: Job, deadline_ms: int) -> None:
+        self._pool = pool
+        self._worker = worker
+        self._number = job.number
+        self.deadline_ms = deadline_ms
+        self.stopped_at_ms: int | None = None
+        self._reason: QueryError | None = None
+        self._over = False
+        # Held while the worker is told something, so that it cannot be another query's by then.
+        self._lock = threading.Lock()
+        self._on_close: list[Callable[[], None]] = []
+        self.schema = pa.schema([])
+
+    def begin(self, job: Job) -> None:
+        """Hands the job over and waits for the schema of its answer.
+
+        Raises:
+            QueryError: it has no answer.
+        """
+        if not self._worker.ready:
+            self._expect(receive(self._worker.connection), Kind.READY)
+            self._worker.ready = True
+        self._worker.send(Kind.JOB, encode_job(job))
+        payload = self._expect(receive(self._worker.connection), Kind.SCHEMA)
+        self.schema = pa.ipc.read_schema(pa.py_buffer(payload))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches as the worker makes them; the worker waits while nobody reads.
+
+        Raises:
+            QueryError: the answer ended before its end. What was read until then is not an answer.
+        """
+        while not self._over:
+            frame = receive(self._worker.connection)
+            if frame is not None and frame[0] is Kind.END and self._reason is None:
+                self._finish(reusable=True)
+                return
+            yield pa.ipc.read_record_batch(pa.py_buffer(self._expect(frame, Kind.BATCH)), self.schema)
+
+    def cancel(self, reason: QueryError | None = None) -> None:
+        """Stops the query; its reader gets the reason as an error."""
+        with self._lock:
+            if not self._over and self._reason is None:
+                self._reason = reason or QueryCancelled("the query was cancelled")
+                self.stopped_at_ms = self._pool.clock.monotonic_ms()
+                self._worker.send(Kind.CANCEL, str(self._number).encode())
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Calls back once, when the worker no longer reads any file of this query."""
+        self._on_close.append(callback)
+
+    def close(self) -> None:
+        """Ends the query wherever it stands and gives the worker back."""
+        if self._over:
+            return
+        self.cancel()
+        with contextlib.suppress(QueryError):
+            while True:
+                frame = receive(self._worker.connection)
+                if frame is None or frame[0] in (Kind.END, Kind.ERROR):
+                    self._expect(frame, Kind.SCHEMA)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come from the worker."""
+        return self._over
+
+    @property
+    def pid(self) -> int:
+        """The process that works on it."""
+        return self._worker.process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether that process runs."""
+        return self._worker.process.poll() is None
+
+    def kill(self) -> None:
+        """Ends the process; the reader sees it."""
+        with self._lock:
+            if not self._over:
+                self._worker.kill()
+
+    def _expect(self, frame: tuple[Kind, bytes] | None, kind: Kind) -> bytes:
+        if frame is not None and frame[0] is kind:
+            return frame[1]
+        self._finish(reusable=frame is not None and frame[0] in (Kind.ERROR, Kind.END))
+        if self._reason is not None:
+            raise self._reason
+        if frame is None:
+            raise QueryUnavailable("the query's worker process died; the query may be repeated")
+        raise _error_of(frame)
+
+    def _finish(self, reusable: bool) -> None:
+        with self._lock:
+            was_over, self._over = self._over, True
+        if not was_over:
+            self._pool.give_back(self, self._worker, reusable)
+            for callback in self._on_close:
+                callback()
+
+
+class Owner(Protocol):
+    """Whose statement it is."""
+
+    def started(self, run: Run) -> None:
+        """It has a worker, and can be cancelled from now on."""
+        ...
+
+    def check(self) -> None:
+        """Asked now and then before that; raises to end the wait."""
+        ...
+
+
+class _Nobody:
+    """Does not care."""
+
+    def started(self, run: Run) -> None:
+        """Nothing."""
+
+    def check(self) -> None:
+        """Nothing."""
+
+
+NOBODY = _Nobody()
+
+
+def _error_of(frame: tuple[Kind, bytes]) -> QueryError:
+    if frame[0] is not Kind.ERROR:
+        return QueryFailed(f"the query's worker sent {frame[0].name} out of turn")
+    named = json.loads(frame[1])
+    kind, message = str(named["kind"]), str(named["message"])
+    context = {"engineError": kind}
+    if kind in _CAPACITY_ERRORS:
+        return ResourceLimitExceeded(f"the query needs more memory than it may have: {message}", context)
+    if kind == "RecursionError" or "Max expression depth" in message:
+        return InvalidQuery("the statement is nested too deeply", context)
+    if _KERNEL_REFUSES in message:
+        # A text that was decoded to a sketch and is none.
+        return InvalidQuery(message.partition(_KERNEL_REFUSES)[2], context)
+    if kind in _STATEMENT_ERRORS:
+        return InvalidQuery(message, context)
+    if kind in ("IOException", "FileNotFoundError", "ArrowInvalid"):
+        return QueryUnavailable(f"a file of the table cannot be read: {message}", context)
+    return QueryFailed(message, context)

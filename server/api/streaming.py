@@ -1,0 +1,191 @@
+"""Sends an answer as its query makes it, ends the query when the client goes away, and compresses on request.
+
+A query that nobody waits for holds a worker that another could use: from the request's last byte on, a
+connection that closes cancels its query, before the first row as well as between two pieces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import anyio
+import structlog
+from anyio import CapacityLimiter, to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from segments.errors import ServiceError
+
+log = structlog.get_logger()
+Result = TypeVar("Result")
+Cancel = Callable[[], None]
+GZIP_LEVEL = 4
+"""Texts of rows shrink to a tenth; higher levels cost twice the time for a few hundredths."""
+
+
+class Cancellable(Protocol):
+    """A query that is under way."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come from the engine."""
+        ...
+
+    def cancel(self) -> None:
+        """Ends it; from any thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """An answer that has begun: its query, its first piece, and the rest. Closing ``rest`` ends the query."""
+
+    query: Cancellable
+    first: bytes
+    rest: Iterator[bytes]
+    media_type: str
+    headers: Mapping[str, str]
+
+
+async def answered(
+    request: Request, begin: Callable[[Callable[[Cancel], None]], Body], at_once: CapacityLimiter
+) -> Response:
+    """Runs ``begin`` in a thread and answers with its body.
+
+    ``begin`` is given a function to call with what cancels the query, as soon as there is one.
+    """
+    ticket = _Ticket()
+    body = await _unless_gone(request.receive, ticket.cancel, lambda: begin(ticket.hold), at_once)
+    is_gzip = _takes_gzip(request.headers.get("accept-encoding", ""))
+    if body.query.is_over:
+        # The engine has said all: an answer with a length costs one hop instead of several.
+        whole = body.first + await to_thread.run_sync(b"".join, body.rest, limiter=at_once)
+        if not is_gzip:
+            return Response(whole, media_type=body.media_type, headers=dict(body.headers))
+        packed = b"".join(_gzipped(iter([whole])))
+        headers = {**body.headers, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        return Response(packed, media_type=body.media_type, headers=headers)
+    return _Stream(body, is_gzip)
+
+
+class _Ticket:
+    """Remembers what cancels a query, and that somebody wanted it before it could be."""
+
+    def __init__(self) -> None:
+        self._cancel: Cancel | None = None
+        self._is_wanted = False
+
+    def hold(self, cancel: Cancel) -> None:
+        self._cancel = cancel
+        if self._is_wanted:
+            cancel()
+
+    def cancel(self) -> None:
+        self._is_wanted = True
+        if self._cancel is not None:
+            self._cancel()
+
+
+async def _unless_gone(
+    receive: Receive, cancel: Cancel, work: Callable[[], Result], at_once: CapacityLimiter
+) -> Result:
+    """The work's result; when the client goes away meanwhile, the work is cancelled and ends by its own error."""
+    failed: BaseException | None = None
+    results: list[Result] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(_watch, receive, cancel)
+        try:
+            results.append(await to_thread.run_sync(work, limiter=at_once))
+        except Exception as error:
+            # Raised below: a group would wrap it, and the handlers look for its class.
+            failed = error
+        group.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+    return results[0]
+
+
+async def _watch(receive: Receive, cancel: Cancel) -> None:
+    while True:
+        message: Message = await receive()
+        if message["type"] == "http.disconnect":
+            cancel()
+            return
+
+
+class _Stream(Response):
+    """Sends pieces as they are made; one thread hop a piece, and no further than the client reads."""
+
+    def __init__(self, body: Body, is_gzip: bool) -> None:
+        super().__init__(media_type=body.media_type, headers=dict(body.headers))
+        del self.headers["content-length"]
+        self._query = body.query
+        self._rest = body.rest
+        self._pieces = _chained(body.first, body.rest)
+        if is_gzip:
+            self.headers["Content-Encoding"] = "gzip"
+            self.headers["Vary"] = "Accept-Encoding"
+            self._pieces = _gzipped(self._pieces)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        broken: ServiceError | None = None
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_watch, receive, self._query.cancel)
+                try:
+                    await self._send_all(send)
+                except ServiceError as error:
+                    broken = error
+                group.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(self._close)
+        if broken is not None:
+            # Rows are out already: a body that breaks off is the only way left to say that it is not whole.
+            log.warning("answer broken off", error=str(broken))
+            raise broken
+
+    async def _send_all(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        while (piece := await to_thread.run_sync(next, self._pieces, None)) is not None:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _close(self) -> None:
+        with contextlib.suppress(ServiceError):
+            closable = getattr(self._rest, "close", None)
+            if closable is not None:
+                closable()
+
+
+def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _gzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    packer = zlib.compressobj(GZIP_LEVEL, wbits=31)
+    is_first = True
+    for piece in pieces:
+        packed = packer.compress(piece)
+        if is_first:
+            # The first rows are not held back for the sake of a better ratio.
+            packed += packer.flush(zlib.Z_SYNC_FLUSH)
+            is_first = False
+        if packed:
+            yield packed
+    yield packer.flush()
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Whether an Accept-Encoding names gzip without forbidding it."""
+    for part in accepted.lower().split(","):
+        name, _, rest = part.strip().partition(";")
+        if name.strip() in ("gzip", "x-gzip"):
+            return rest.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
