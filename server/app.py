@@ -8,7 +8,9 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import siltstone
+from query.sql.frame import FUNCTIONS
 from server.api.answers import install_error_answers
+from server.api.avatica import avatica_router
 from server.api.coordinator import coordinator_router
 from server.api.datasources import datasources_router
 from server.api.internal import internal_routes
@@ -20,6 +22,7 @@ from server.api.supervisors import supervisor_router
 from server.api.tasks import task_router
 from server.api.verify import verify_router
 from server.api.worker import worker_router
+from server.avatica.service import AvaticaService
 from server.forwarding import Forwarding
 from server.metrics import Metrics
 from server.parts import Parts
@@ -47,6 +50,10 @@ def build_app(parts: Parts) -> ASGIApp:
     if parts.queries is not None:
         app.include_router(sql_router(parts.queries))
         app.include_router(native_router(parts.queries))
+    if parts.queries is not None and parts.jdbc is not None:
+        functions = sorted(FUNCTIONS)
+        service = AvaticaService(parts.queries, parts.jdbc, parts.address, siltstone.__version__, functions)
+        app.include_router(avatica_router(service))
     if parts.catalog is not None:
         app.include_router(datasources_router(parts.catalog))
     inner: ASGIApp = app

@@ -121,6 +121,18 @@ class QuerySettings(_Section):
     lookup_roots: tuple[Path, ...] = ()
 
 
+class JdbcSettings(_Section):
+    """Bounds of what JDBC drivers hold: ``connections_max`` in all, ``statements_max`` of one connection,
+    ``frame_rows`` rows in one answer. ``idle_s``: a connection silent for so long is closed; BI tools keep
+    pools of them. ``results_idle_s``: results nobody fetches from are ended, for they hold a query worker."""
+
+    connections_max: int = Field(default=100, ge=1, le=10_000)
+    statements_max: int = Field(default=16, ge=1, le=1_000)
+    frame_rows: int = Field(default=5_000, ge=1, le=100_000)
+    idle_s: int = Field(default=300, ge=1)
+    results_idle_s: int = Field(default=60, ge=1)
+
+
 class LogSettings(_Section):
     """``format``: console for people at a terminal, json for machines."""
 
@@ -152,6 +164,7 @@ class Settings(BaseSettings):
     worker: WorkerSettings = WorkerSettings()
     overlord: OverlordSettings = OverlordSettings()
     query: QuerySettings = QuerySettings()
+    jdbc: JdbcSettings = JdbcSettings()
     log: LogSettings = LogSettings()
 
     @classmethod

@@ -12,6 +12,7 @@ from ingest.worker.middle_manager import MiddleManager
 from query.source import SegmentCatalog
 from segments.storage.base import DeepStorage
 from server.api.native import QueryServices
+from server.avatica.connections import Connections
 from server.config import Settings
 from server.directory import Directory
 from server.health import Health
@@ -38,3 +39,4 @@ class Parts:
     overlord: Overlord | None = None
     middle_manager: MiddleManager | None = None
     queries: QueryServices | None = None
+    jdbc: Connections | None = None

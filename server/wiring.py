@@ -34,6 +34,7 @@ from segments.storage.base import DeepStorage
 from server.announcement import Announcement
 from server.app import build_app
 from server.audit.table import audit_table
+from server.avatica.connections import AvaticaLimits, Connections
 from server.catalog import StoreCatalog
 from server.clients import HttpLiveSource, HttpTaskChallenge, HttpTaskClient, HttpWorkers
 from server.config import S3Storage, Settings, load
@@ -124,6 +125,7 @@ class Services:
             overlord=overlord,
             middle_manager=middle_manager,
             queries=queries,
+            jdbc=None if queries is None else self._jdbc(),
         )
         add_service_metrics(self._metrics, parts, queries)
         log.info("started", address=self._address, roles=",".join(settings.roles), node=data.node)
@@ -218,6 +220,19 @@ class Services:
         node.start()
         self._stack.callback(node.stop)
         return node
+
+    def _jdbc(self) -> Connections:
+        chosen = self._settings.jdbc
+        limits = AvaticaLimits(
+            connections=chosen.connections_max,
+            statements=chosen.statements_max,
+            frame_rows=chosen.frame_rows,
+            idle_ms=chosen.idle_s * 1_000,
+            results_idle_ms=chosen.results_idle_s * 1_000,
+        )
+        connections = Connections(limits, self._clock)
+        self._stack.callback(connections.stop)
+        return connections
 
     def _middle_manager(self, overlord: Overlord | None) -> MiddleManager:
         settings, data = self._settings, self._data

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from query.errors import InvalidQuery
+from query.errors import InvalidQuery, SqlParseError
 from query.sql import term as t
 from query.sql.casts import cast_to
+from query.sql.dialect import parse_statement
 from query.sql.term import Term
 from query.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Family, SqlType, array_of
 
@@ -44,6 +45,18 @@ def number_markers(session: Session, tree: exp.Expr) -> None:
         session.markers[id(marker)] = at
     if len(markers) > len(session.parameters):
         raise InvalidQuery(f"the statement has {len(markers)} parameters, but {len(session.parameters)} are given")
+
+
+def count_markers(text: str) -> int:
+    """How many parameters a statement has.
+
+    Raises:
+        SqlParseError: it is none.
+    """
+    try:
+        return sum(isinstance(node, exp.Placeholder) for node in parse_statement(text).tree.walk())
+    except RecursionError as error:
+        raise SqlParseError("the statement is nested too deeply") from error
 
 
 def _position(marker: exp.Expr) -> int:
