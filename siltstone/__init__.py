@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from siltstone.client import ApiError, Client, ClientError
+    from siltstone.client import Answer, ApiError, Client, ClientError
 
-__all__ = ["ApiError", "Client", "ClientError", "__version__"]
+__all__ = ["Answer", "ApiError", "Client", "ClientError", "__version__"]
 
 __version__ = "0.1.0"
 

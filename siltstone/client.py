@@ -1,34 +1,31 @@
-"""A small synchronous client: supervisors, tasks, segments and SQL over HTTP, one method per question.
+"""The synchronous client: supervisors, tasks, segments and SQL over HTTP, one method per question.
 
 It speaks Druid's own paths, so it also talks to Druid. Safe from any thread. Times out instead of
 waiting for ever; failures are ``ClientError`` (no answer) or ``ApiError`` (an answer that says no).
+Answers come as rows, as Arrow, or as a data frame; Arrow is the fast way, and Siltstone's own.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import urllib3
 
+from siltstone.answer import Answer
+from siltstone.values import ApiError, ClientError, parameters_of, raise_refusal, unreachable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["DEFAULT_URL", "Answer", "ApiError", "Client", "ClientError"]
+
 DEFAULT_URL = "http://127.0.0.1:8888"
 SUPERVISORS = "/druid/indexer/v1/supervisor"
 INDEXER = "/druid/indexer/v1"
-
-
-class ClientError(Exception):
-    """The service could not be asked: nobody listens there, or no answer came in time."""
-
-
-class ApiError(ClientError):
-    """The service refused; ``status`` is the HTTP code and ``body`` its JSON answer if there was one."""
-
-    def __init__(self, status: int, message: str, body: Any) -> None:
-        self.status = status
-        self.body = body
-        super().__init__(message)
 
 
 class Client:
@@ -101,11 +98,60 @@ class Client:
     # -- queries
 
     def sql(
-        self, query: str, parameters: list[dict[str, Any]] | None = None, context: dict[str, Any] | None = None
+        self, query: str, parameters: Iterable[Any] | None = None, context: dict[str, Any] | None = None
     ) -> list[dict[str, Any]]:
-        """Rows of one SELECT, a dictionary each; timestamps as ISO text."""
-        body = {"query": query, "parameters": parameters or [], "context": context or {}, "resultFormat": "object"}
-        return self._json("POST", "/druid/v2/sql", body)  # type: ignore[no-any-return]
+        """Rows of one SELECT, a dictionary each; timestamps as ISO text.
+
+        ``parameters`` stand for the question marks of the statement, in order: values, or ``{"type", "value"}``.
+        """
+        body = {"query": query, "parameters": parameters_of(parameters), "context": context or {}}
+        return self._json("POST", "/druid/v2/sql", body | {"resultFormat": "object"})  # type: ignore[no-any-return]
+
+    def stream(
+        self, query: str, parameters: Iterable[Any] | None = None, context: dict[str, Any] | None = None
+    ) -> Answer:
+        """One SELECT's answer as it is made: iterate it for Arrow batches, or its ``rows()`` for tuples.
+
+        Use it in a ``with``, so that an answer not read to its end ends its query.
+        """
+        body = {"query": query, "parameters": parameters_of(parameters), "context": context or {}}
+        response = self._open("POST", "/druid/v2/sql", body | {"resultFormat": "arrow"})
+        return Answer(self.url, response)
+
+    def arrow(
+        self, query: str, parameters: Iterable[Any] | None = None, context: dict[str, Any] | None = None
+    ) -> pa.Table:
+        """One SELECT's answer as an Arrow table; ``polars.from_arrow`` takes it as it is."""
+        with self.stream(query, parameters, context) as answer:
+            return answer.table()
+
+    def dataframe(
+        self, query: str, parameters: Iterable[Any] | None = None, context: dict[str, Any] | None = None
+    ) -> Any:
+        """One SELECT's answer as a pandas DataFrame, times as ``datetime64[ms, zone]``, text as pandas keeps text.
+
+        Raises:
+            ClientError: pandas is not installed.
+        """
+        try:
+            import pandas  # noqa: F401 (Arrow says less clearly what is missing)
+        except ImportError as error:
+            raise ClientError("a data frame needs pandas: pip install 'siltstone[pandas]'") from error
+        return self.arrow(query, parameters, context).to_pandas()
+
+    def cancel(self, query_id: str) -> bool:
+        """Stops the statements of that id; False when none runs."""
+        try:
+            self._send("DELETE", f"/druid/v2/sql/{quote(query_id, safe='')}")
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
+    def native(self, query: dict[str, Any]) -> Any:
+        """The answer to one of Druid's native JSON queries."""
+        return self._json("POST", "/druid/v2", query)
 
     def sql_text(self, query: str, result_format: str, header: bool = True) -> bytes:
         """The answer's bytes in one of Druid's result formats (csv, objectLines, ...)."""
@@ -137,22 +183,24 @@ class Client:
             raise ClientError(f"{self.url}{path} did not answer with JSON; is this address Siltstone's?") from error
 
     def _send(self, method: str, path: str, body: Any = None) -> bytes:
-        try:
-            answer = self._http.request(
-                method,
-                self.url + path,
-                body=None if body is None else json.dumps(body).encode(),
-                headers={"Content-Type": "application/json", "X-Siltstone-Session": self.session},
-            )
-        except urllib3.exceptions.HTTPError as error:
-            reason = getattr(error, "reason", None) or error
-            raise ClientError(
-                f"no answer from {self.url} ({type(reason).__name__}); is it running? "
-                "start it by `siltstone serve`, or name its address by --url"
-            ) from error
-        if answer.status >= 400:
-            raise ApiError(answer.status, *_refusal(answer.status, answer.data))
+        answer = self._request(method, path, body, whole=True)
+        raise_refusal(answer, answer.data)
         return answer.data
+
+    def _open(self, method: str, path: str, body: Any) -> urllib3.BaseHTTPResponse:
+        """An answer whose body is still to be read."""
+        answer = self._request(method, path, body, whole=False)
+        if answer.status >= 400:
+            raise_refusal(answer, answer.read())
+        return answer
+
+    def _request(self, method: str, path: str, body: Any, whole: bool) -> urllib3.BaseHTTPResponse:
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", "X-Siltstone-Session": self.session}
+        try:
+            return self._http.request(method, self.url + path, body=content, headers=headers, preload_content=whole)
+        except urllib3.exceptions.HTTPError as error:
+            raise unreachable(self.url, error) from error
 
 
 def _is_address(url: str) -> bool:
@@ -162,15 +210,3 @@ def _is_address(url: str) -> bool:
     except urllib3.exceptions.LocationParseError:
         return False
     return parsed.scheme in ("http", "https") and bool(parsed.host) and parsed.port != 0
-
-
-def _refusal(status: int, content: bytes) -> tuple[str, Any]:
-    """The message for people in an error answer, whichever of Druid's forms it has."""
-    try:
-        body = json.loads(content)
-    except ValueError:
-        return (content.decode(errors="replace").strip() or f"HTTP status {status}"), None
-    if isinstance(body, dict):
-        message = body.get("errorMessage") or body.get("error") or body.get("detail")
-        return str(message or f"HTTP status {status}"), body
-    return f"HTTP status {status}", body

@@ -26,6 +26,9 @@ from tests.servers.postgres import postgres_binaries
 from tests.servers.process import cache_folder
 from tests.servers.seaweed import weed_binary
 
+AVATICA_VERSION = "1.26.0"
+TOOLKIT_VERSION = "1.2.2"
+
 
 @contextmanager
 def _one_at_a_time(name: str) -> Iterator[None]:
@@ -58,6 +61,46 @@ def fetch_kafka() -> None:
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={kafka_home() / 'libs'}"]
         subprocess.run(command, check=True)
         (kafka_home() / "jars-complete").touch()
+
+
+def fetch_avatica() -> None:
+    """Resolves the JDBC driver's jars with Maven; about 8 MB the first time."""
+    with _one_at_a_time("avatica"):
+        if avatica_is_there():
+            return
+        command = ["mvn", "-q", "-B", "-ntp", "-f", str(SOURCE.parents[1] / "clients" / "jdbc" / "pom.xml")]
+        command += [f"-Davatica.version={AVATICA_VERSION}", "dependency:copy-dependencies"]
+        command += ["-DincludeScope=runtime", f"-DoutputDirectory={avatica_home()}"]
+        subprocess.run(command, check=True)
+        (avatica_home() / "complete").touch()
+
+
+def avatica_home() -> Path:
+    """The folder with the JDBC driver's jars of this version."""
+    return cache_folder() / f"avatica-{AVATICA_VERSION}"
+
+
+def avatica_is_there() -> bool:
+    """Whether the cache holds the JDBC driver."""
+    return (avatica_home() / "complete").exists()
+
+
+def toolkit_home() -> Path:
+    """The folder with Druid's query toolkit of this version."""
+    return cache_folder() / f"druid-query-toolkit-{TOOLKIT_VERSION}"
+
+
+def fetch_toolkit() -> None:
+    """Brings Druid's query toolkit with npm; it is one file that needs nothing else."""
+    with _one_at_a_time("toolkit"):
+        home = toolkit_home()
+        if (home / "complete").exists():
+            return
+        home.mkdir(parents=True, exist_ok=True)
+        packed = f"druid-query-toolkit@{TOOLKIT_VERSION}"
+        subprocess.run(["npm", "pack", "--silent", packed], cwd=home, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["tar", "xzf", f"druid-query-toolkit-{TOOLKIT_VERSION}.tgz"], cwd=home, check=True)
+        (home / "complete").touch()
 
 
 def first_run_of_kafka() -> None:
@@ -97,6 +140,8 @@ def main() -> int:
     build = threading.Thread(target=_timed, args=("kfake (go build)", build_kfake, failures))
     build.start()
     _timed("Apache Kafka (maven)", fetch_kafka, failures)
+    _timed("Avatica's JDBC driver (maven)", fetch_avatica, failures)
+    _timed("Druid's query toolkit (npm)", fetch_toolkit, failures)
     if not failures:
         _timed("Apache Kafka (first run)", first_run_of_kafka, failures)
     build.join()

@@ -1,0 +1,87 @@
+"""Spells Python's values as parameters of a statement, by Druid's names of types."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import urllib3
+
+
+class ClientError(Exception):
+    """The service could not be asked: nobody listens there, no answer came in time, or it broke off."""
+
+
+class ApiError(ClientError):
+    """The service refused; ``status`` is the HTTP code and ``body`` its JSON answer if there was one."""
+
+    def __init__(self, status: int, message: str, body: Any) -> None:
+        self.status = status
+        self.body = body
+        super().__init__(message)
+
+
+def parameters_of(values: Iterable[Any] | None) -> list[dict[str, Any]]:
+    """Each value as ``{"type", "value"}``; what is such an object already stays as it is.
+
+    A datetime without a zone is a reading of the query's ``sqlTimeZone``; one with a zone is that instant.
+
+    Raises:
+        ClientError: a value of a kind that SQL has not.
+    """
+    return [_parameter(at, value) for at, value in enumerate(values or (), 1)]
+
+
+def _parameter(at: int, value: Any) -> dict[str, Any]:
+    if isinstance(value, dict) and "type" in value:
+        return value
+    if value is None or isinstance(value, str):
+        return {"type": "VARCHAR", "value": value}
+    if isinstance(value, bool):
+        return {"type": "BOOLEAN", "value": value}
+    if isinstance(value, int):
+        return {"type": "BIGINT", "value": value}
+    if isinstance(value, float | decimal.Decimal):
+        return {"type": "DOUBLE", "value": float(value)}
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is not None:
+            whole = value.astimezone(datetime.UTC) - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+            return {"type": "TIMESTAMP", "value": whole // datetime.timedelta(milliseconds=1)}
+        return {"type": "TIMESTAMP", "value": value.isoformat(" ", "milliseconds")}
+    if isinstance(value, datetime.date):
+        return {"type": "DATE", "value": value.isoformat()}
+    if isinstance(value, list | tuple):
+        return {"type": "ARRAY", "value": list(value)}
+    raise ClientError(
+        f"parameter {at} is a {type(value).__name__}; None, bool, int, float, str, datetime, date and list can be"
+    )
+
+
+def unreachable(url: str, error: Exception) -> ClientError:
+    """What to tell when a request brought no answer."""
+    reason = getattr(error, "reason", None) or error
+    return ClientError(
+        f"no answer from {url} ({type(reason).__name__}); is it running? "
+        "start it by `siltstone serve`, or name its address by --url"
+    )
+
+
+def raise_refusal(answer: urllib3.BaseHTTPResponse, content: bytes) -> None:
+    """Raises ApiError when the status says no."""
+    if answer.status >= 400:
+        raise ApiError(answer.status, *_refusal(answer.status, content))
+
+
+def _refusal(status: int, content: bytes) -> tuple[str, Any]:
+    """The message for people in an error answer, whichever of Druid's forms it has."""
+    try:
+        body = json.loads(content)
+    except ValueError:
+        return (content.decode(errors="replace").strip() or f"HTTP status {status}"), None
+    if isinstance(body, dict):
+        message = body.get("errorMessage") or body.get("error") or body.get("detail")
+        return str(message or f"HTTP status {status}"), body
+    return f"HTTP status {status}", body
