@@ -10,7 +10,8 @@ from typing import Any, Final
 from ingest.spec.edge import FlattenEdge, FlattenFieldEdge
 from ingest.spec.edge_formats import FormatEdge, HeaderFilterEdge, HeaderFormatEdge, JsonEdge, KafkaEdge
 from ingest.spec.formats import KafkaFormat
-from ingest.spec.json_path import Step, UnsupportedPath, parse_path
+from ingest.spec.json_path import Program, Step, UnsupportedPath, parse_path
+from ingest.spec.json_path_program import compiled
 from ingest.spec.model import Documents, FlattenField, HeaderFilter, InputFormat, JsonFormat
 from ingest.spec.notes import PLACEHOLDER, Notes, read_block
 from segments.schema import RESERVED_PREFIX, is_column_name
@@ -143,13 +144,29 @@ def _field(block: FlattenFieldEdge, path: str, notes: Notes) -> FlattenField | N
         try:
             steps = parse_path(block.expr or "")
         except UnsupportedPath as error:
-            cure = "use names, indices and [*], as in $.a.b[0]['c']"
-            notes.problem(f"{path}.expr", block.expr, f"this path is not supported: {error}", cure)
+            cure = "correct it, as in $.a.b[0]['c'], $..c or $.a[?(@.b > 1)].c"
+            notes.problem(f"{path}.expr", block.expr, f"this path cannot be read: {error}", cure)
             return None
+    elif block.type == "jq":
+        if not _is_program(block.expr or "", f"{path}", notes):
+            return None
+        steps = (Program(block.expr or ""),)
     else:
-        notes.refused(f"{path}.type", block.type, "this kind of flattening", "use root, path or tree")
+        notes.refused(f"{path}.type", block.type, "this kind of flattening", "use root, path, tree or jq")
         return None
     return FlattenField(block.name, steps)
+
+
+def _is_program(text: str, path: str, notes: Notes) -> bool:
+    """Notes a missing library, or a text that is no jq program."""
+    before = len(notes.problems)
+    needs("jq", "jq", f"{path}.type", "jq", notes)
+    if len(notes.problems) == before:
+        try:
+            compiled(text)
+        except ValueError as error:
+            notes.problem(f"{path}.expr", text, f"is no jq program: {str(error)[:200]}", "correct it, as in .a.b | add")
+    return len(notes.problems) == before
 
 
 # ---------------------------------------------------------------- Kafka's records

@@ -7,8 +7,7 @@ from typing import Any
 
 from ingest.appenderator.decoding.columns import ColumnReader
 from ingest.appenderator.decoding.non_finite import holds_non_finite
-from ingest.appenderator.decoding.plan import Field, Kind, Plan, Source
-from ingest.appenderator.decoding.slow import field_of
+from ingest.appenderator.decoding.plan import Field, Kind, Plan, Source, value_at
 from ingest.spec.model import Discovery, MultiValueHandling
 from segments.arrow_arrays import ArrowArray
 from segments.schema import is_column_name
@@ -35,7 +34,7 @@ class Discoverer:
                     seen[name] = Source(name)
         columns: dict[str, ArrowArray] = {}
         for name, source in seen.items():
-            values = hiding[name] if name in hiding else [field_of(document, source) for document in documents]
+            values = hiding[name] if name in hiding else [value_at(source, document) for document in documents]
             if not self._typed:
                 values = [value if _is_simple(value) else None for value in values]
             if values.count(None) < len(values):

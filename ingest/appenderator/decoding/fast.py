@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from ingest.appenderator.decoding.plan import Kind, Plan, Source
+from ingest.appenderator.decoding.plan import Kind, Plan, Source, value_at
+from ingest.appenderator.decoding.structs import Shape
 from ingest.spec.json_path import follow
 from ingest.spec.model import Discovery
 
@@ -36,33 +37,37 @@ class FastReader:
         self._plan = plan
         self._misses: dict[str, int] = {}
         self._wide: set[str] = set()
-        self._names: dict[str, str] = {}
+        self._wide_later: set[str] = set()
         self._typed: set[str] = set()
+        self._nested: set[str] = set()
         self._typed_all: set[str] = set()
-        self.reads_objects = plan.discovery is not Discovery.NONE
+        # A path that begins with anything but a name needs the whole object.
+        self.reads_objects = plan.discovery is not Discovery.NONE or any(
+            source.root is None and source.rest for source, _ in self._sources()
+        )
+        self._shape = Shape(())
         self._decode: Callable[[Any], Any] = self._decoder()
 
     def _decoder(self) -> Callable[[Any], Any]:
         if self.reads_objects:
             return msgspec.json.Decoder(dict[str, Any]).decode
-        types: dict[str, Any] = {}
-        for source, kind in self._sources():
-            if source.root is None:
-                continue
-            typed = _TYPES.get(kind, Any) if kind is not None and not source.rest else Any
-            known = types.setdefault(source.root, typed)
-            # A root that is read in two ways is read untyped; a second reading of the same type is not.
-            if known != typed or source.root in self._wide:
-                types[source.root] = Any
-        self._names = {root: f"f{at}" for at, root in enumerate(types)}
-        struct = msgspec.defstruct(
-            "Row",
-            [(self._names[root], kind, None) for root, kind in types.items()],
-            rename={name: root for root, name in self._names.items()},
-            gc=False,
+        read = [(source, kind) for source, kind in self._sources() if source.root is not None]
+        paths = [self._names(source) for source, _ in read]
+        self._shape = Shape(
+            (path, _TYPES.get(kind, Any) if kind is not None and not source.rest else Any)
+            for path, (source, kind) in zip(paths, read, strict=True)
         )
-        self._typed = {root for root, kind in types.items() if kind is not Any}
-        return msgspec.json.Decoder(struct).decode
+        places = {path[0]: self._shape.place(path) for path in paths}
+        self._typed = {root for root, (_, _, kind) in places.items() if kind is not Any} - self._wide
+        self._nested = {path[0] for path in paths if self._shape.place(path)[1] > 1}
+        return msgspec.json.Decoder(self._shape.struct).decode
+
+    def _names(self, source: Source) -> tuple[str, ...]:
+        """The names at the begin of a path, of which structs are made; only the first where it came otherwise."""
+        assert source.root is not None
+        if source.root in self._wide:
+            return (source.root,)
+        return (source.root, *itertools.takewhile(lambda step: isinstance(step, str), source.rest))  # type: ignore[arg-type]
 
     def _sources(self) -> list[tuple[Source, Kind | None]]:
         """What is read from objects: the time, fields that no transform computes, and what transforms read."""
@@ -74,6 +79,11 @@ class FastReader:
         """The rows of the accepted messages, in order, and the positions of the others."""
         rows: list[Any] = []
         rejected: list[int] = []
+        if self._wide_later:
+            # Not before: the rows of one call are of one shape.
+            self._wide |= self._wide_later
+            self._wide_later = set()
+            self._decode = self._decoder()
         self._typed_all = self._typed
         remaining = iter(messages)
         while True:
@@ -105,7 +115,7 @@ class FastReader:
 
     def _learn(self, message: bytes | None) -> None:
         """Widens a field that keeps coming with another type than expected."""
-        if self.reads_objects or not self._typed or message is None:
+        if self.reads_objects or not (self._typed or self._nested) or message is None:
             return
         try:
             value = msgspec.json.decode(message)
@@ -113,16 +123,21 @@ class FastReader:
             return
         if not isinstance(value, dict):
             return
+        for root in self._nested:
+            if not isinstance(value.get(root), dict | None) and self._missed(root):
+                self._wide_later.add(root)
         widened = False
         for root in self._typed:
-            if type(value.get(root)) not in self._taken(root):
-                self._misses[root] = self._misses.get(root, 0) + 1
-                if self._misses[root] >= _WIDEN_AFTER:
-                    self._wide.add(root)
-                    widened = True
+            if type(value.get(root)) not in self._taken(root) and self._missed(root):
+                self._wide.add(root)
+                widened = True
         if widened:
             self._decode = self._decoder()
             self._typed_all = self._typed_all & self._typed
+
+    def _missed(self, root: str) -> bool:
+        self._misses[root] = self._misses.get(root, 0) + 1
+        return self._misses[root] >= _WIDEN_AFTER
 
     def _taken(self, root: str) -> tuple[type, ...]:
         kind = next(f.kind for f in self._plan.fields if f.source.root == root and f.computed is None)
@@ -134,15 +149,26 @@ class FastReader:
 
     def column(self, rows: list[Any], source: Source) -> list[Any]:
         """One field's value in every row; None where it is missing."""
-        root = source.root
-        if root is None:
-            return [None] * len(rows)
         if self.reads_objects:
-            values = [row.get(root) for row in rows]
-        else:
-            # A row read before a field was widened is a struct of an older class, with the same names.
-            values = list(map(attrgetter(self._names[root]), rows))
-        return [follow(source.rest, value) for value in values] if source.rest else values
+            return [value_at(source, row) for row in rows]
+        if source.root is None:
+            return [None] * len(rows)
+        # A row read before a field was widened is a struct of an older class, with the same names.
+        getter, covered, _ = self._shape.place(self._names(source))
+        try:
+            values = list(map(getter, rows))
+        except AttributeError:
+            values = [_within(getter, row) for row in rows]
+        rest = source.rest[covered - 1 :]
+        return [follow(rest, value) for value in values] if rest else values
+
+
+def _within(getter: Callable[[Any], Any], row: Any) -> Any:
+    """A nested value; None where an object on the way to it is null."""
+    try:
+        return getter(row)
+    except AttributeError:
+        return None
 
 
 def _broken(message: bytes) -> bool:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingest.appenderator.decoding.formats.reader import DocumentReader
-from ingest.appenderator.decoding.plan import Plan, Source
-from ingest.spec.json_path import follow
+from ingest.appenderator.decoding.plan import Plan, Source, value_at
 from ingest.spec.model import Discovery
 
 
@@ -31,8 +30,4 @@ class ObjectReader:
 
     def column(self, rows: list[Any], source: Source) -> list[Any]:
         """One field's value in every row; None where it is missing."""
-        root = source.root
-        if root is None:
-            return [None] * len(rows)
-        values = [row.get(root) for row in rows]
-        return [follow(source.rest, value) for value in values] if source.rest else values
+        return [value_at(source, row) for row in rows]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
-from ingest.spec.json_path import Step
+from ingest.spec.json_path import Matching, Reduce, Step, follow
 from ingest.spec.model import DataSchema, Dimension, Discovery, Metric, MultiValueHandling
 from segments.expression.tree import Binary, Expression
 from segments.expression.tree import Constant as ExpressionConstant
@@ -33,7 +34,8 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a field stands: the name of the root key and the steps below it; no root: always null."""
+    """Where a field stands: the name of the root key and the steps below it. Without a root the steps begin at the
+    whole object; without either it is always null."""
 
     root: str | None
     rest: tuple[Step, ...] = ()
@@ -229,10 +231,23 @@ class _Fields:
         return self.found.index(field)
 
 
+def value_at(source: Source, document: dict[str, Any]) -> Any:
+    """A field's value in one object; None where it is missing."""
+    if source.root is None:
+        return follow(source.rest, document) if source.rest else None
+    value = document.get(source.root)
+    return follow(source.rest, value) if source.rest else value
+
+
 def _source(steps: tuple[Step, ...]) -> Source:
-    if not steps or not isinstance(steps[0], str):
-        return Source(None)
+    if not steps or not isinstance(steps[0], str) or _reads_root(steps):
+        return Source(None, steps)
     return Source(steps[0], steps[1:])
+
+
+def _reads_root(steps: tuple[Step, ...]) -> bool:
+    """Whether a filter or an argument on the way may look at the whole object."""
+    return any(isinstance(step, Matching) or (isinstance(step, Reduce) and step.arguments) for step in steps)
 
 
 def _kind_of(dimension: Dimension) -> Kind:

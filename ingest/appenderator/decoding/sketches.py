@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from segments.arrow_arrays import ArrowArray
 from segments.coercion import LONG_MAX, LONG_MIN, BadValue, metric_double_of, shown, text_of
@@ -42,13 +43,25 @@ class SketchInput:
         if not kinds:
             return pa.array([None] * len(values), pa.binary())
         kind = kinds.pop()
-        if kind is str and self._shape.kind is not SketchKind.QUANTILES:
-            return row_sketches(self._shape, pa.array(values, pa.string()))
+        if kind is str:
+            texts: ArrowArray = pa.array(values, pa.string())
+            return (
+                row_sketches(self._shape, texts)
+                if self._shape.kind is not SketchKind.QUANTILES
+                else self._of_texts(texts)
+            )
         if kind is int:
             return row_sketches(self._shape, pa.array(values, pa.int64()))
         if kind is float and not np.isinf(np.array(values, dtype=np.float64)).any():
             return row_sketches(self._shape, pa.array(values, pa.float64()))
         return None
+
+    def _of_texts(self, texts: ArrowArray) -> ArrowArray | None:
+        """Quantiles of texts that are plain numbers; any other is looked at by itself."""
+        plain: ArrowArray = pc.match_substring_regex(texts, r"^[+-]?[0-9]+(?:\.[0-9]+)?$")
+        if not pc.all(pc.fill_null(plain, True)).as_py():
+            return None
+        return row_sketches(self._shape, texts.cast(pa.float64()))
 
     def coerce(self, value: Any) -> bytes | None:
         """The sketch of one value; None of nothing.

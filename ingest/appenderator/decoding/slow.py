@@ -8,10 +8,9 @@ from typing import Any
 
 from ingest.appenderator.decoding.columns import ColumnReader
 from ingest.appenderator.decoding.formats import DocumentReader
-from ingest.appenderator.decoding.plan import Plan, Source
+from ingest.appenderator.decoding.plan import Plan, value_at
 from ingest.appenderator.decoding.transforms import Transforms
 from ingest.appenderator.decoding.unreadable import Unreadable
-from ingest.spec.json_path import follow
 from ingest.spec.model import Discovery
 from segments.coercion import BadValue, Truncated, shown
 from segments.errors import InvalidInterval
@@ -78,8 +77,8 @@ class SlowReader:
             found.reasons.append("a text holds half of a surrogate pair")
             return
         try:
-            time_ms = self._time_ms(field_of(document, self._plan.time))
-            time_ms, computed = self._transforms.of_row(lambda source: field_of(document, source), time_ms)
+            time_ms = self._time_ms(value_at(self._plan.time, document))
+            time_ms, computed = self._transforms.of_row(lambda source: value_at(source, document), time_ms)
         except (InvalidInterval, ExpressionFailed) as error:
             found.reasons.append(str(error))
             return
@@ -100,7 +99,7 @@ class SlowReader:
         for reader in self._readers:
             label, place = reader.field.label, reader.field.computed
             try:
-                value = field_of(document, reader.field.source) if place is None else computed[place]
+                value = value_at(reader.field.source, document) if place is None else computed[place]
                 values.append(reader.coerce(value))
             except Truncated as cut:
                 values.append(cut.value)
@@ -116,14 +115,6 @@ class SlowReader:
             return
         found.truncated += truncated
         found.rows.append(SlowRow(time_ms, values, document, errors))
-
-
-def field_of(document: dict[str, Any], source: Source) -> Any:
-    """A field's value in one object; None where it is missing."""
-    if source.root is None:
-        return None
-    value = document.get(source.root)
-    return follow(source.rest, value) if source.rest else value
 
 
 def _storable(document: dict[str, Any]) -> bool:

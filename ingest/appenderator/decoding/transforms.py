@@ -61,7 +61,7 @@ class Transforms:
                 replaced[at] = number
         return replaced
 
-    def of_row(self, field_of: Callable[[Source], Any], time_ms: int) -> tuple[int, list[Value]]:
+    def of_row(self, value_of: Callable[[Source], Any], time_ms: int) -> tuple[int, list[Value]]:
         """The row's time and every transform's value.
 
         Raises:
@@ -69,7 +69,7 @@ class Transforms:
         """
         values: list[Value] = []
         for item, expression in zip(self._planned, self._expressions, strict=True):
-            row: dict[str, Value] = {name: from_json(field_of(source)) for name, source in item.fields}
+            row: dict[str, Value] = {name: from_json(value_of(source)) for name, source in item.fields}
             row |= {name: values[at] for name, at in item.earlier}
             row[TIME_COLUMN] = time_ms
             try:

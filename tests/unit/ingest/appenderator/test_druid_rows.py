@@ -22,10 +22,8 @@ REFUSED = {
     "ingest-types-09": "json columns",
     "ingest-types-10": "json columns",
     "ingest-types-14": "array columns",
-    "ingest-flatten-03": "path with ..",
-    "ingest-flatten-04": "path functions",
-    "ingest-flatten-05": "jq",
 }
+OBJECTS = {"ingest-flatten-03": {"obj": '{"c":5}'}}  # Druid writes a Java map
 DIFFERENT: dict[str, dict[int, Any]] = {
     "ingest-types-02": {6: '{"a":1}', 8: "9223372036854775808"},  # JSON text; an integer keeps its digits
     "ingest-types-04": {8: None},  # beyond 64 bits: never clamped
@@ -67,6 +65,7 @@ def test_rows_are_as_druid_reads_them(case: dict[str, Any], tmp_path: Path) -> N
             continue
         for name, value in parsed.items():
             wanted = DIFFERENT.get(case["id"], {}).get(at, value) if name == "v" else value
+            wanted = OBJECTS.get(case["id"], {}).get(name, wanted)
             auto = name != "__time" and _is_auto(spec, name)
             assert _same(rows[at].get(name), wanted, auto), f"row {at}, {name}: {rows[at].get(name)!r}"
 

@@ -1,0 +1,107 @@
+"""Flattened fields: nested ones by structs inside structs, whole objects where a path needs them; both ways agree."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingest.appenderator.decoding import DecodedBatch, Fate, RowDecoder
+from tests.unit.ingest.appenderator.rows import OPENED_MS, poll_of, spec_of
+
+TIME = "2024-02-29T12:00:00Z"
+FIELDS: list[dict[str, Any]] = [
+    {"type": "path", "name": "abc", "expr": "$.a.b.c"},
+    {"type": "path", "name": "abd", "expr": "$.a.b.d"},
+    {"type": "path", "name": "first", "expr": "$.a.list[0].x"},
+    {"type": "tree", "name": "deep", "nodes": ["a", "b", "c", "e"]},
+    {"type": "path", "name": "time", "expr": "$.meta.t"},
+]
+NAMES = ("abc", "abd", "first", "deep")
+
+
+def decoder_of(fields: list[dict[str, Any]], names: tuple[str, ...], *, only_slow: bool = False) -> RowDecoder:
+    schema = {
+        "timestampSpec": {"column": "time"},
+        "dimensionsSpec": {"dimensions": list(names)},
+        "granularitySpec": {"rollup": False},
+    }
+    spec = spec_of(schema, input_format={"flattenSpec": {"fields": fields}})
+    return RowDecoder(spec.data_schema, only_slow=only_slow)
+
+
+def decode(decoder: RowDecoder, events: list[Any], first: int = 0) -> DecodedBatch:
+    return decoder.decode([poll_of([json.dumps(event).encode() for event in events], first)], OPENED_MS)
+
+
+def test_nested_fields_are_found_and_missing_ones_are_null() -> None:
+    events = [
+        {"meta": {"t": TIME}, "a": {"b": {"c": "x", "d": 5}, "list": [{"x": 1}]}},
+        {"meta": {"t": TIME}, "a": {"b": None, "list": None}},
+        {"meta": {"t": TIME}, "a": None},
+        {"meta": {"t": TIME}},
+        {"meta": {"t": TIME}, "a": {"b": {"c": {"e": "deep"}}}},
+        {"meta": {"t": TIME}, "a": "text"},
+        {"meta": None},
+        {"meta": 5},
+    ]
+    batch = decode(decoder_of(FIELDS, NAMES), events)
+    assert [Fate(fate) for fate in batch.fates] == [Fate.GOOD] * 6 + [Fate.UNPARSEABLE] * 2
+    rows = batch.rows.select(list(NAMES)).to_pylist()
+    assert rows[0] == {"abc": "x", "abd": "5", "first": "1", "deep": None}
+    assert rows[1:4] == [dict.fromkeys(NAMES)] * 3
+    assert rows[4] == {"abc": '{"e":"deep"}', "abd": None, "first": None, "deep": "deep"}
+    assert rows[5] == dict.fromkeys(NAMES)
+
+
+def test_a_field_that_keeps_coming_as_no_object_is_read_all_the_same() -> None:
+    decoder = decoder_of(FIELDS, NAMES)
+    for round_ in range(3):
+        events = [{"meta": {"t": TIME}, "a": at if at % 2 else {"b": {"c": str(at)}}} for at in range(60)]
+        batch = decode(decoder, events, 60 * round_)
+        found = [value for value in batch.rows.column("abc").to_pylist() if value is not None]
+        assert found == [str(at) for at in range(0, 60, 2)]
+
+
+def test_paths_that_need_the_whole_object_find_in_it() -> None:
+    fields = [
+        {"type": "path", "name": "all", "expr": "$..c"},
+        {"type": "path", "name": "under", "expr": "$.items[?(@.n < $.limit)].name"},
+        {"type": "jq", "name": "sum", "expr": "[.items[].n] | add"},
+        {"type": "jq", "name": "failing", "expr": ".items | error"},
+        {"type": "root", "name": "time", "expr": "t"},
+    ]
+    event = {"t": TIME, "limit": 2, "items": [{"n": 1, "name": "a"}, {"n": 3, "name": "b"}], "x": {"c": [{"c": 1}]}}
+    for only_slow in (False, True):
+        decoder = decoder_of(fields, ("all", "under", "sum", "failing"), only_slow=only_slow)
+        row = decode(decoder, [event]).rows.to_pylist()[0]
+        assert (row["all"], row["under"], row["sum"], row["failing"]) == (["1", '[{"c":1}]'], "a", "4", None)
+
+
+VALUE = st.none() | st.integers(-9, 9) | st.text("xy", max_size=2) | st.lists(st.integers(0, 3), max_size=2)
+INNER = st.dictionaries(st.sampled_from(["c", "d", "e"]), VALUE | st.dictionaries(st.just("e"), VALUE), max_size=2)
+OUTER = st.dictionaries(st.sampled_from(["b", "list"]), VALUE | INNER | st.lists(INNER, max_size=1), max_size=2)
+EVENT = st.fixed_dictionaries({"meta": st.just({"t": TIME})}, optional={"a": VALUE | OUTER})
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(EVENT, min_size=1, max_size=30))
+def test_structs_find_what_following_the_path_finds(events: list[Any]) -> None:
+    fast, slow = (decode(decoder_of(FIELDS, NAMES, only_slow=only_slow), events) for only_slow in (False, True))
+    assert fast.rows.to_pylist() == slow.rows.to_pylist()
+    assert fast.fates.tolist() == slow.fates.tolist()
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_name_that_is_also_read_as_a_whole_is_read_as_it_is(name: str) -> None:
+    fields: list[Any] = [
+        {"type": "path", "name": "c", "expr": "$.a.b.c"},
+        {"type": "root", "name": "time", "expr": "t"},
+    ]
+    fields.append({"type": "path", "name": "whole", "expr": "$.a" if name == "a" else "$.a.b"})
+    for ordered in (fields, fields[::-1]):
+        row = decode(decoder_of(ordered, ("c", "whole")), [{"t": TIME, "a": {"b": {"c": 1}}}]).rows.to_pylist()[0]
+        assert (row["c"], json.loads(row["whole"])) == ("1", {"b": {"c": 1}} if name == "a" else {"c": 1})
