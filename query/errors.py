@@ -8,6 +8,11 @@ from typing import ClassVar
 
 from segments.errors import ServiceError
 
+TEXT_MAX = 16 * 2**20
+"""Characters of one text that a function may make."""
+TOO_LONG = f"a text would have more than {TEXT_MAX} characters"
+"""What the engine says when one would have more."""
+
 _HTTP_STATUS = {
     "INVALID_INPUT": 400,
     "UNAUTHORIZED": 401,

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from query.clock import Clock
 from query.errors import (
+    TOO_LONG,
     InvalidQuery,
     QueryCancelled,
     QueryError,
@@ -212,6 +213,8 @@ def _error_of(frame: tuple[Kind, bytes]) -> QueryError:
         return ResourceLimitExceeded(f"the query needs more memory than it may have: {message}", context)
     if kind == "RecursionError" or "Max expression depth" in message:
         return InvalidQuery("the statement is nested too deeply", context)
+    if TOO_LONG in message:
+        return ResourceLimitExceeded(message, context)
     if _KERNEL_REFUSES in message:
         # A text that was decoded to a sketch and is none.
         return InvalidQuery(message.partition(_KERNEL_REFUSES)[2], context)

@@ -9,6 +9,8 @@ from typing import Any
 import duckdb
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
+from query.kernels import texts
+from query.kernels.kernel import Kernel
 from query.kernels.lookup import lookup_kernel
 from query.model import FunctionUse
 
@@ -36,10 +38,7 @@ def _create(connection: duckdb.DuckDBPyConnection, use: FunctionUse, pairs: Pair
     if use.lookup:
         function, parameters, result = lookup_kernel(pairs(use.lookup)), ["VARCHAR"], "VARCHAR"
     else:
-        # Loaded only by who needs it: the library of sketches takes a quarter of a second.
-        from query.kernels.sketches import kernel
-
-        found = kernel(use.name)
+        found = _kernel(use.name)
         function, parameters, result = found.function, list(found.parameters), found.result
     # Special: a function is asked about nulls as well, in a column or alone.
     connection.create_function(
@@ -50,3 +49,12 @@ def _create(connection: duckdb.DuckDBPyConnection, use: FunctionUse, pairs: Pair
         type=PythonUDFType.ARROW,
         null_handling=FunctionNullHandling.SPECIAL,
     )
+
+
+def _kernel(name: str) -> Kernel:
+    if name in texts.KERNELS:
+        return texts.KERNELS[name]
+    # Loaded only by who needs it: the library of sketches takes a quarter of a second.
+    from query.kernels.sketches import kernel
+
+    return kernel(name)

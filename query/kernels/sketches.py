@@ -7,11 +7,12 @@ sketch is one of nothing. Bytes that are no sketch of the kind fail the statemen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from query.kernels.kernel import Kernel
 from query.sql.sketches import shape_of
 from segments.sketch import answers, hll, quantiles, theta, tuples
 from segments.sketch.build import column_sketch, row_sketches
@@ -22,15 +23,6 @@ BLOCK = 1_000_000
 """Values of one group that are hashed at a time."""
 LONG_LISTS = 1_000
 """Groups of more values on average are taken one by one, for a sketch of each of their values would be too much."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """A function of whole Arrow arrays with the engine's names of its types."""
-
-    function: Callable[..., Any]
-    parameters: tuple[str, ...]
-    result: str
 
 
 def _flat(column: Any) -> Any:

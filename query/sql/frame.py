@@ -29,6 +29,14 @@ FUNCTIONS: dict[str, FunctionRule] = {}
 ARITIES: dict[str, tuple[int, int]] = {}
 AGGREGATES: set[str] = set()
 WINDOW_ONLY: set[str] = set()
+REFUSED = {
+    "BLOOM_FILTER": "use IN (SELECT …), or DS_THETA and THETA_SKETCH_INTERSECT",
+    "BLOOM_FILTER_TEST": "use IN (SELECT …), or DS_THETA and THETA_SKETCH_INTERSECT",
+    "TDIGEST_GENERATE_SKETCH": "use DS_QUANTILES_SKETCH",
+    "SPECTATOR_COUNT": "use DS_QUANTILES_SKETCH and COUNT",
+    "SPECTATOR_PERCENTILE": "use APPROX_QUANTILE_DS",
+}
+"""Functions of Druid that are not built, each with what to use instead."""
 MANY = 1_000
 
 
@@ -197,7 +205,13 @@ class Frame:
         if aliased is not None:
             plain = Frame(self.session, self.scope, self.keys, self.rows, named_windows=self.named_windows)
             return plain.term(aliased)
-        found = self.scope.column(tree)
+        try:
+            found = self.scope.column(tree)
+        except UnknownName:
+            around = self.scope.around(tree)
+            if around is None:
+                raise
+            return around
         if self.keys is None:
             return found
         if found.sql in self.keys:
@@ -212,6 +226,8 @@ class Frame:
         """Translates a call by its name."""
         name = tree.name.upper()
         rule = FUNCTIONS.get(name)
+        if name in REFUSED:
+            raise UnsupportedQuery(f"{name} is not supported: {REFUSED[name]}", where(tree))
         if rule is None or isinstance(tree.this, exp.Identifier):
             raise UnknownName("Function", tree.name, FUNCTIONS, where(tree))
         least, most = ARITIES[name]

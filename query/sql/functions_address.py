@@ -1,4 +1,4 @@
-"""Rules for IPv4 addresses, as text or as numbers."""
+"""Rules for addresses: IPv4 as text or as numbers, IPv6 as text."""
 
 from __future__ import annotations
 
@@ -50,3 +50,14 @@ def _stringify(frame: Frame, terms: list[Term]) -> Term:
     number = cast_to(terms[0], BIGINT).sql
     octets = " || '.' || ".join(f"CAST(({number} >> {shift}) & 255 AS VARCHAR)" for shift in (24, 16, 8, 0))
     return t.expression(f"CASE WHEN {number} BETWEEN 0 AND {_LARGEST} THEN {octets} END", VARCHAR)
+
+
+@scalar("IPV6_MATCH", least=2)
+def _match_six(frame: Frame, terms: list[Term]) -> Term:
+    spelled = constant_text(terms[1], "the subnet of IPV6_MATCH")
+    try:
+        ipaddress.IPv6Network(spelled, strict=False)
+    except ValueError as error:
+        raise InvalidQuery(f"{spelled!r} is not an IPv6 subnet such as 2001:db8::/32") from error
+    found = f"{frame.session.kernel('text_in_subnet')}({as_string(terms[0]).sql}, {t.text_sql(spelled)})"
+    return t.expression(f"coalesce({found}, FALSE)", BOOLEAN)

@@ -144,3 +144,9 @@ def _json_merge(frame: Frame, arguments: Arguments) -> Term:
     for other in others:
         merged = f"CAST(json_merge_patch({merged}, {other}) AS VARCHAR)"
     return Term(merged, JSON)
+
+
+@function("JSON_PATHS")
+def _json_paths(frame: Frame, arguments: Arguments) -> Term:
+    """The paths of all values that hold no others; a list of plain values is one."""
+    return t.call(frame.session.kernel("text_json_paths"), array_of(VARCHAR), _json(frame.term(arguments[0])))

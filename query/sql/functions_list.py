@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from query.errors import InvalidQuery
+from query.errors import InvalidQuery, UnsupportedQuery
 from query.sql import term as t
 from query.sql.casts import as_long, as_string, cast_to
 from query.sql.frame import Arguments, Frame, function
 from query.sql.functions_time import constant_text
+from query.sql.java_regex import pattern_of
 from query.sql.term import Term
 from query.sql.types import BOOLEAN, INTEGER, MULTI_VARCHAR, VARCHAR, Family, SqlType, array_of, element_of
 
@@ -171,6 +172,21 @@ def _filter(call: ListCall) -> Term:
     wanted = Term(call.list(1).sql, _STRINGS) if array.type == _STRINGS else cast_to(call.list(1), array.type)
     word = "" if call.name == "MV_FILTER_ONLY" else "NOT "
     kept = f"list_filter({array.sql}, lambda {name}: {word}list_contains({wanted.sql}, {name}))"
+    return Term(f"CAST({kept} AS VARCHAR[])", MULTI_VARCHAR)
+
+
+@_named({"MV_FILTER_REGEX": True, "MV_FILTER_PREFIX": True}, 2)
+def _filter_by_text(call: ListCall) -> Term:
+    array, name = call.list(0), call.frame.session.fresh("x")
+    if call.name == "MV_FILTER_PREFIX":
+        test = f"starts_with({name}, {t.text_sql(constant_text(call.terms[1], 'a prefix'))})"
+    else:
+        # The whole member must fit, as with Java's matches.
+        pattern = pattern_of(call.terms[1])
+        if pattern.needs_kernel:
+            raise UnsupportedQuery("MV_FILTER_REGEX with look-around, back references or possessive groups")
+        test = f"regexp_full_match({name}, {pattern.sql})"
+    kept = f"list_filter({array.sql}, lambda {name}: coalesce({test}, FALSE))"
     return Term(f"CAST({kept} AS VARCHAR[])", MULTI_VARCHAR)
 
 

@@ -165,3 +165,13 @@ def _extreme(name: str) -> None:
 
 _extreme("GREATEST")
 _extreme("LEAST")
+
+
+@scalar("BITWISE_CONVERT_DOUBLE_TO_LONG_BITS")
+def _bits_of_double(frame: Frame, terms: list[Term]) -> Term:
+    return Term(f"CAST(CAST({cast_to(as_number(terms[0]), DOUBLE).sql} AS BIT) AS BIGINT)", BIGINT)
+
+
+@scalar("BITWISE_CONVERT_LONG_BITS_TO_DOUBLE")
+def _double_of_bits(frame: Frame, terms: list[Term]) -> Term:
+    return Term(f"CAST(CAST({as_long(as_number(terms[0])).sql} AS BIT) AS DOUBLE)", DOUBLE)

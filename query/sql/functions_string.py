@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 from sqlglot import exp
 
-from query.errors import InvalidQuery, UnsupportedQuery
+from query.errors import TEXT_MAX, TOO_LONG, InvalidQuery, ResourceLimitExceeded
 from query.sql import term as t
 from query.sql.casts import as_long, as_string, cast_to
 from query.sql.frame import MANY, Frame, node, per_member, scalar
-from query.sql.functions_time import constant_text
+from query.sql.java_regex import pattern_of, replacement_of
 from query.sql.term import Term
 from query.sql.types import BIGINT, BOOLEAN, INTEGER, VARCHAR
 
-# What RE2 lacks of Java's expressions: look-around, possessive and atomic groups, back references.
-_JAVA_ONLY = re.compile(r"\(\?(?:[=!>]|<[=!])|[*+?}]\+|\\[1-9]|\\k<")
-# What Java and RE2 read alike but Python does not; only used to find broken patterns early.
-_NOT_PYTHON = re.compile(r"\\[pP](\{[^}]*\}|.)|\(\?[a-z-]+\)|\\[QEz]|\[\[:\^?\w+:\]")
 _LONGEST = 2**31 - 1
-_GROUP = re.compile(r"\$(\d)|\$\{[^}]*\}|\\(.)|(\\)$")
 
 
 def _texts(frame: Frame, terms: list[Term]) -> list[str]:
@@ -114,8 +107,8 @@ def _pad(name: str) -> None:
     @scalar(name, least=2, most=3)
     def _rule(frame: Frame, terms: list[Term]) -> Term:
         fill = as_string(terms[2], frame.zone).sql if len(terms) > 2 else "' '"
-        text, width = as_string(terms[0], frame.zone).sql, f"CAST(greatest({_long(terms[1])}, 0) AS INTEGER)"
-        return t.call(name.lower(), VARCHAR, text, width, fill)
+        text, width = as_string(terms[0], frame.zone).sql, _bounded(f"greatest({_long(terms[1])}, 0)", terms[1])
+        return t.call(name.lower(), VARCHAR, text, f"CAST({width} AS INTEGER)", fill)
 
 
 _pad("LPAD")
@@ -124,7 +117,24 @@ _pad("RPAD")
 
 @scalar("REPEAT", least=2)
 def _repeat(frame: Frame, terms: list[Term]) -> Term:
-    return t.call("repeat", VARCHAR, as_string(terms[0], frame.zone).sql, f"greatest({_long(terms[1])}, 0)")
+    text, count = as_string(terms[0], frame.zone), f"greatest({_long(terms[1])}, 0)"
+    times, size = terms[1].value, len(text.value) if isinstance(text.value, str) else 1
+    if isinstance(times, int) and times * size > TEXT_MAX:
+        raise ResourceLimitExceeded(f"REPEAT: {TOO_LONG}")
+    # A count that does not fit is not reached by the product.
+    product = f"length({text.sql}) * least({count}, {TEXT_MAX} + 1)"
+    count = f"CASE WHEN {product} > {TEXT_MAX} THEN error({t.text_sql(TOO_LONG)}) ELSE {count} END"
+    return t.call("repeat", VARCHAR, text.sql, count)
+
+
+def _bounded(length: str, given: Term) -> str:
+    if isinstance(given.value, int) and given.value > TEXT_MAX:
+        raise ResourceLimitExceeded(TOO_LONG)
+    return (
+        length
+        if given.is_constant
+        else f"CASE WHEN {length} > {TEXT_MAX} THEN error({t.text_sql(TOO_LONG)}) ELSE {length} END"
+    )
 
 
 @scalar("POSITION", least=2, most=3)
@@ -153,10 +163,9 @@ def _parse_long(frame: Frame, terms: list[Term]) -> Term:
     text = as_string(terms[0], frame.zone)
     if radix == 10:
         return cast_to(Term(f"regexp_extract({text.sql}, '^[+-]?[0-9]+$')", VARCHAR), BIGINT)
-    if radix != 16:
-        raise UnsupportedQuery("PARSE_LONG reads numbers of radix 10 and 16")
-    valid = f"regexp_full_match({text.sql}, '[0-9a-fA-F]{{1,15}}')"
-    return t.expression(f"CASE WHEN {valid} THEN TRY_CAST('0x' || {text.sql} AS BIGINT) END", BIGINT)
+    if not isinstance(radix, int) or not 2 <= radix <= 36:
+        raise InvalidQuery("the radix of PARSE_LONG is a constant from 2 to 36")
+    return t.call(frame.session.kernel("text_long"), BIGINT, text.sql, str(radix))
 
 
 @scalar("DECODE_BASE64_UTF8")
@@ -164,54 +173,29 @@ def _decode_base64(frame: Frame, terms: list[Term]) -> Term:
     return Term(f"TRY(decode(from_base64({_texts(frame, terms)[0]})))", VARCHAR)
 
 
-def _pattern(term: Term) -> str:
-    """A constant Java pattern that RE2 reads alike.
-
-    Raises:
-        UnsupportedQuery: it needs what RE2 lacks.
-    """
-    pattern = constant_text(term, "a regular expression")
-    if _JAVA_ONLY.search(pattern):
-        raise UnsupportedQuery(f"regular expression {pattern!r} uses look-around, back references or possessive groups")
-    try:
-        re.compile(_NOT_PYTHON.sub("a", pattern))
-    except re.error as error:
-        raise InvalidQuery(f"regular expression {pattern!r}: {error}") from error
-    return t.text_sql(pattern)
-
-
 @scalar("REGEXP_EXTRACT", least=2, most=3)
 def _regexp_extract(frame: Frame, terms: list[Term]) -> Term:
-    text, pattern = as_string(terms[0], frame.zone).sql, _pattern(terms[1])
+    text, pattern = as_string(terms[0], frame.zone).sql, pattern_of(terms[1])
     group = terms[2].value if len(terms) > 2 else 0
     if not isinstance(group, int) or not 0 <= group <= 9:
         raise InvalidQuery("the group of REGEXP_EXTRACT must be a constant from 0 to 9")
-    return t.expression(
-        f"CASE WHEN regexp_matches({text}, {pattern}) THEN regexp_extract({text}, {pattern}, {group}) END", VARCHAR
-    )
+    if pattern.needs_kernel:
+        return t.call(frame.session.kernel("text_extracted"), VARCHAR, text, pattern.sql, str(group))
+    found = f"regexp_extract({text}, {pattern.sql}, {group})"
+    return t.expression(f"CASE WHEN regexp_matches({text}, {pattern.sql}) THEN {found} END", VARCHAR)
 
 
 @scalar("REGEXP_LIKE", least=2)
 def _regexp_like(frame: Frame, terms: list[Term]) -> Term:
-    return t.call("regexp_matches", BOOLEAN, as_string(terms[0], frame.zone).sql, _pattern(terms[1]))
+    text, pattern = as_string(terms[0], frame.zone).sql, pattern_of(terms[1])
+    name = frame.session.kernel("text_matches") if pattern.needs_kernel else "regexp_matches"
+    return t.call(name, BOOLEAN, text, pattern.sql)
 
 
 @scalar("REGEXP_REPLACE", least=3)
 def _regexp_replace(frame: Frame, terms: list[Term]) -> Term:
-    replacement = constant_text(terms[2], "the replacement of REGEXP_REPLACE")
-    return t.call(
-        "regexp_replace",
-        VARCHAR,
-        as_string(terms[0], frame.zone).sql,
-        _pattern(terms[1]),
-        t.text_sql(_GROUP.sub(_re2_reference, replacement)),
-        "'g'",
-    )
-
-
-def _re2_reference(match: re.Match[str]) -> str:
-    if match[1]:
-        return f"\\{match[1]}"
-    if match[2]:
-        return "\\\\" if match[2] == "\\" else match[2]
-    raise UnsupportedQuery("named groups in a replacement are not supported")
+    text, pattern = as_string(terms[0], frame.zone).sql, pattern_of(terms[1])
+    replacement = replacement_of(terms[2], pattern)
+    if pattern.needs_kernel:
+        return t.call(frame.session.kernel("text_replaced"), VARCHAR, text, pattern.sql, replacement)
+    return t.call("regexp_replace", VARCHAR, text, pattern.sql, replacement, "'g'")

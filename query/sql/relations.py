@@ -13,6 +13,7 @@ from query.sql.casts import as_boolean, cast_to
 from query.sql.catalogue import LOOKUP_COLUMNS
 from query.sql.frame import Frame, Session, refuse_parts
 from query.sql.multi_value import spread
+from query.sql.pivots import pivoted
 from query.sql.scope import OpenTable, Output, Scope, Source, where
 from query.sql.term import Term, null
 from query.sql.types import Family, SqlType, common_type, element_of
@@ -90,6 +91,8 @@ class FromBuilder:
         return Scope(sources).column(exp.column(name))
 
     def _item(self, item: exp.Expr) -> tuple[str, Source]:
+        if item.args.get("pivots"):
+            return self._pivoted(item)
         if isinstance(item, exp.Table):
             return self._table(item)
         if isinstance(item, exp.Unnest):
@@ -97,6 +100,20 @@ class FromBuilder:
         if isinstance(item, exp.Subquery | exp.Values):
             return self._subquery(item)
         raise UnsupportedQuery(f"{item.key.upper()} in FROM is not supported", where(item))
+
+    def _pivoted(self, item: exp.Expr) -> tuple[str, Source]:
+        """PIVOT and UNPIVOT as the queries that they mean, from left to right."""
+        source, pivots = item, item.args["pivots"]
+        source.set("pivots", None)
+        for pivot in pivots:
+            opened = len(self.session.tables)
+            looking = FromBuilder(self.session, self.plan, self.ctes, Scope())
+            names = [column.name for column in looking._item(source)[1].columns]
+            # Only its columns were asked for.
+            del self.session.tables[opened:]
+            query = pivoted(source, pivot, names)
+            source = exp.Subquery(this=query, alias=pivot.args.get("alias"))
+        return self._item(source)
 
     def _table(self, item: exp.Table) -> tuple[str, Source]:
         refuse_parts(item, TABLE_PARTS)

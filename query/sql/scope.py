@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -90,10 +90,14 @@ class Source:
 
 @dataclass(slots=True)
 class Scope:
-    """The sources of one SELECT; ``merged`` holds what USING joined into one column."""
+    """The sources of one SELECT; ``merged`` holds what USING joined into one column.
+
+    ``outer`` translates columns of the query around this one, where this one is inside an expression.
+    """
 
     sources: list[Source] = field(default_factory=list)
     merged: dict[str, Term] = field(default_factory=dict)
+    outer: Callable[[exp.Column], Term] | None = None
 
     def column(self, node: exp.Column) -> Term:
         """The column a name means.
@@ -115,6 +119,16 @@ class Scope:
         if len(found) > 1 and len({id(source) for source, _ in found}) > 1:
             raise InvalidQuery(f"Column {name!r} is ambiguous: name its table", where(node))
         return found[0][0].term(found[0][1])
+
+    def around(self, node: exp.Column) -> Term | None:
+        """The column of a query around this one that a name means; None when there is none. Its time prunes nothing."""
+        if self.outer is None:
+            return None
+        try:
+            found = self.outer(node)
+        except UnknownName:
+            return None
+        return Term(found.sql, found.type, found.value, found.is_constant)
 
     def star(self, table: str = "") -> Iterator[tuple[str, Term]]:
         """All columns with their names, in order; of one source when ``table`` is given."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -61,9 +62,25 @@ class QueryPlanner:
     """Plans queries and what is nested in them; ``ctes`` are the WITH names in sight."""
 
     ctes: dict[str, tuple[str, Plan]] = field(default_factory=dict)
+    outer: Callable[[exp.Column], Term] | None = None
+
+    def inside(self, frame: Frame, tree: exp.Expr) -> Plan:
+        """Translates a query inside an expression; it sees the columns that the expression sees."""
+        outer, self.outer = self.outer, frame.column
+        try:
+            return self._planned(frame.session, tree)
+        finally:
+            self.outer = outer
 
     def plan(self, session: Session, tree: exp.Expr) -> Plan:
-        """Translates any query."""
+        """Translates any query that stands by itself."""
+        outer, self.outer = self.outer, None
+        try:
+            return self._planned(session, tree)
+        finally:
+            self.outer = outer
+
+    def _planned(self, session: Session, tree: exp.Expr) -> Plan:
         outer, self.ctes = self.ctes, dict(self.ctes)
         try:
             prefix = self._with(session, tree.args.get("with_"))
@@ -151,7 +168,8 @@ class QueryPlanner:
 
     def _select(self, session: Session, tree: exp.Select) -> Plan:
         refuse_parts(tree, SELECT_PARTS)
-        source = FromBuilder(session, self.plan, self.ctes, Scope())
+        outer = self.outer
+        source = FromBuilder(session, self.plan, self.ctes, Scope(outer=outer))
         source.build(tree)
         windows = {window.this.name: window for window in tree.args.get("windows") or []}
         rows = Frame(session, source.scope, clause="WHERE", named_windows=windows)

@@ -1,4 +1,4 @@
-"""Rules for queries inside expressions: scalar subqueries, IN and EXISTS; they see no column of the outer query."""
+"""Rules for queries inside expressions: scalar subqueries, IN and EXISTS; they see columns of the query around them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _planned(frame: Frame, tree: exp.Expr, columns: int | None) -> Plan:
-    plan = frame.session.planner.plan(frame.session, tree)
+    plan = frame.session.planner.inside(frame, tree)
     if columns is not None and len(plan.columns) != columns:
         raise InvalidQuery(f"this subquery gives {len(plan.columns)} columns, not {columns}", where(tree))
     return plan

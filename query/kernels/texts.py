@@ -1,0 +1,114 @@
+"""Functions of texts that the engine lacks: paths of JSON documents, IPv6 subnets, Java's regular expressions.
+
+Each text of a batch is looked at once. What is no document or address has no answer: null.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from query.kernels.kernel import Kernel
+
+_TEXTS = pa.list_(pa.string())
+_DIGITS = re.compile(r"[+-]?[0-9A-Za-z]{1,70}")
+_BARE = re.compile(r"[^.\[\]'\"]+")
+
+
+def _answers(answer: Callable[..., Any], type_: Any, texts: Any, constants: tuple[Any, ...]) -> Any:
+    """The answers for a column whose other arguments are the same in every row."""
+    flat = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    if not len(flat):
+        return pa.array([], type_)
+    encoded = flat.dictionary_encode()
+    given = [column[0].as_py() for column in constants]
+    found = pa.array([answer(text, *given) for text in encoded.dictionary.to_pylist()], type_)
+    return found.take(encoded.indices)
+
+
+def _alone(answer: Callable[..., Any], type_: Any) -> Callable[..., Any]:
+    return lambda texts: _answers(answer, type_, texts, ())
+
+
+def _with_one(answer: Callable[..., Any], type_: Any) -> Callable[..., Any]:
+    return lambda texts, first: _answers(answer, type_, texts, (first,))
+
+
+def _with_two(answer: Callable[..., Any], type_: Any) -> Callable[..., Any]:
+    return lambda texts, first, second: _answers(answer, type_, texts, (first, second))
+
+
+def _json_paths(text: str) -> list[str] | None:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    found: list[str] = []
+    waiting = [("$", document)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(f"{path}{_step(key)}", member) for key, member in value.items()]
+        elif isinstance(value, list) and any(isinstance(member, dict | list) for member in value):
+            waiting += [(f"{path}[{at}]", member) for at, member in enumerate(value)]
+        else:
+            found.append(path)
+    return found
+
+
+def _step(key: str) -> str:
+    if _BARE.fullmatch(key):
+        return f".{key}"
+    quoted = key.replace("\\", "\\\\").replace("'", "\\'")
+    return f"['{quoted}']"
+
+
+def _in_subnet(text: str, subnet: str) -> bool:
+    try:
+        return ipaddress.IPv6Address(text) in _subnet(subnet)
+    except ValueError:
+        return False
+
+
+@lru_cache(maxsize=16)
+def _subnet(spelled: str) -> ipaddress.IPv6Network:
+    return ipaddress.IPv6Network(spelled, strict=False)
+
+
+def _long(text: str, radix: int) -> int | None:
+    if not _DIGITS.fullmatch(text):
+        return None
+    try:
+        number = int(text, radix)
+    except ValueError:
+        return None
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _matches(text: str, pattern: str) -> bool:
+    return re.search(pattern, text) is not None
+
+
+def _extracted(text: str, pattern: str, group: int) -> str | None:
+    found = re.search(pattern, text)
+    return None if found is None else found.group(group)
+
+
+def _replaced(text: str, pattern: str, replacement: str) -> str:
+    return re.sub(pattern, replacement, text)
+
+
+KERNELS = {
+    "text_json_paths": Kernel(_alone(_json_paths, _TEXTS), ("VARCHAR",), "VARCHAR[]"),
+    "text_in_subnet": Kernel(_with_one(_in_subnet, pa.bool_()), ("VARCHAR", "VARCHAR"), "BOOLEAN"),
+    "text_long": Kernel(_with_one(_long, pa.int64()), ("VARCHAR", "BIGINT"), "BIGINT"),
+    "text_matches": Kernel(_with_one(_matches, pa.bool_()), ("VARCHAR", "VARCHAR"), "BOOLEAN"),
+    "text_extracted": Kernel(_with_two(_extracted, pa.string()), ("VARCHAR", "VARCHAR", "BIGINT"), "VARCHAR"),
+    "text_replaced": Kernel(_with_two(_replaced, pa.string()), ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR"),
+}

@@ -1,0 +1,65 @@
+"""Every function that Druid documents gives its answer here or is refused by name, and the page about them says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from query.errors import UnsupportedQuery
+from tests.unit.query.documented_functions import DOCUMENTED, FAMILIES, ROWS, WINDOWS, Documented
+from tests.unit.query.rows import ask, planned
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "sql-functions.md"
+
+
+def statement(one: Documented) -> str:
+    order = " ORDER BY n LIMIT 1" if one in WINDOWS else " LIMIT 1"
+    group = " GROUP BY s" if one.name == "GROUPING" else ""
+    first_only = [*FAMILIES["Texts"], *FAMILIES["Arrays and multi-value strings"]]
+    where = " WHERE n = 1" if one in first_only else ""
+    return f"SELECT {one.expression} FROM t{where}{group}{order}"
+
+
+@pytest.mark.parametrize("one", DOCUMENTED, ids=lambda one: one.name)
+def test_a_documented_function_gives_its_answer_or_is_refused_by_name(one: Documented) -> None:
+    if one.answer is UnsupportedQuery:
+        with pytest.raises(UnsupportedQuery) as refused:
+            planned(statement(one))
+        assert one.told in refused.value.message and one.name in refused.value.message
+        return
+    (found,) = ask(statement(one), ROWS, sqlStringifyArrays=False)[0]
+    if isinstance(one.answer, float):
+        assert found == pytest.approx(one.answer, rel=1e-9)
+    else:
+        assert found == one.answer and type(found) is type(one.answer)
+
+
+def test_the_page_about_functions_says_of_each_what_its_test_shows() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "docs/reference/sql-functions.md: write it anew from page()"
+
+
+def page() -> str:
+    """The page, from the table of documented functions."""
+    statuses = [one.status for one in DOCUMENTED]
+    counts = {status: statuses.count(status) for status in ("works", "differs", "refused")}
+    lines = [
+        "# SQL functions",
+        "",
+        f"Druid 37's pages name {len(DOCUMENTED)} SQL functions. Of them {counts['works']} work",
+        f"as there, {counts['differs']} differ as told, and {counts['refused']} are refused by name with what to use.",
+        "Each row is a test (`tests/unit/query/documented_functions.py`): the example, over a small",
+        "table of `n` 1 to 4, gives the answer. [SQL](sql.md) says what holds for all of them.",
+    ]
+    for family, functions in FAMILIES.items():
+        lines += ["", f"## {family}", "", "| function | status | example | answer |", "|---|---|---|---|"]
+        lines += [row(one) for one in functions]
+    return "\n".join(lines) + "\n"
+
+
+def row(one: Documented) -> str:
+    answer = one.told if one.answer is UnsupportedQuery else json.dumps(one.answer, ensure_ascii=False)
+    status = f"{one.status}: {one.differs}" if one.differs else one.status
+    cells = [f"`{one.name}`", status, f"`{one.expression}`", "" if one.status == "refused" else f"`{answer}`"]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
