@@ -44,7 +44,8 @@ _AS_SQL = {
 _SAME_NAME = """
 abs acos array_to_mv asin atan atan2 coalesce concat contains_string cos cot decode_base64_utf8 exp greatest
 human_readable_binary_byte_format human_readable_decimal_byte_format human_readable_decimal_format icontains_string
-ipv4_match ipv4_parse ipv4_stringify ipv6_match json_keys json_paths json_merge json_query json_query_array least left log10 lower lpad ltrim
+ipv4_match ipv4_parse ipv4_stringify ipv6_match
+json_keys json_paths json_merge json_query json_query_array least left log10 lower lpad ltrim
 mv_filter_none mv_filter_only mv_to_array nullif nvl parse_json parse_long pi regexp_extract regexp_like regexp_replace
 repeat replace reverse right round rpad rtrim safe_divide scalar_in_array sin sqrt string_to_array strlen tan
 to_json_string try_parse_json upper
