@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +44,15 @@ class Layout:
 class Member(Service):
     """One process of the installation; it is ready when it answers, healthy or not."""
 
+    patience_s = 180.0  # some of them start at once, perhaps on a busy machine
+
+    def __init__(self, home: Path, settings: Mapping[str, Any] | None = None, **environment: str) -> None:
+        super().__init__(home, settings, **environment)
+        self._quick = Client(self.client.url, timeout_s=2.0)
+
     def ready(self) -> bool:
         with suppress(ClientError):
-            return bool(self.client.get("/status"))
+            return bool(self._quick.get("/status"))
         return False
 
 

@@ -90,12 +90,10 @@ class Faults(StreamFaults, ServerFaults):
     def roll_workers(self, busy: frozenset[str]) -> Broken | None:
         """Each middle manager in turn is stopped and started, as for an upgrade."""
         workers = self._cluster.workers
-        if any(worker.home.name in busy or not worker.alive for worker in workers):
+        names = frozenset(worker.home.name for worker in workers)
+        if names & busy or not all(worker.alive for worker in workers):
             return None
-        for worker in workers:
-            worker.stop(patience_s=15)
-            worker.start()
-        return Broken("middle managers are restarted one by one", frozenset(), nothing)
+        return Broken("middle managers are restarted one by one", names, Rolling(list(workers)).step)
 
     def freeze_worker(self, busy: frozenset[str]) -> Broken | None:
         return self._frozen(self._cluster.workers, busy)
@@ -207,6 +205,31 @@ class Faults(StreamFaults, ServerFaults):
         except ClientError:
             what += " (refused)"
         return Broken(what, frozenset({"supervisor"}), lambda: _resume(client))
+
+
+class Rolling:
+    """Restarts members one by one; ``step`` never waits long, and is True when the last one answers."""
+
+    def __init__(self, members: list[Member]) -> None:
+        self._left = members
+        self._started: Member | None = None
+
+    def step(self) -> bool:
+        """To be called again until it is True: the next is stopped only when the one before answers."""
+        if self._started is not None:
+            if not self._started.ready():
+                return False
+            self._left, self._started = self._left[1:], None
+        if not self._left:
+            return True
+        member = self._left[0]
+        if member.alive:
+            assert member.proc is not None
+            member.proc.terminate()
+        else:
+            member.spawn()
+            self._started = member
+        return False
 
 
 def enable(worker: Member) -> None:

@@ -143,7 +143,7 @@ def _break_things(
         say(f"{done.what} for {lasting_s:.1f} s")
         broken.append((time.monotonic() + lasting_s, done))
     for _, each in broken:
-        each.mend()
+        _until(lambda mend=each.mend: mend() is not False, 90, f"mended: {each.what}")  # type: ignore[misc]
     for server in (*cluster.servers, *cluster.members):
         server.start()
     for worker in cluster.workers:
