@@ -38,11 +38,10 @@ class Worker:
     assigned: dict[str, TaskSpec] = field(default_factory=dict)
     reserved: set[str] = field(default_factory=set)
 
-    @property
-    def free(self) -> int:
-        """Slots left of its capacity; -1 when the one beyond it is taken too."""
+    def free(self, freed: set[str]) -> int:
+        """Slots left of its capacity; -1 when the one beyond it is taken too. ``freed`` take none."""
         running = {task.token for task in self.beat.running}
-        return self.beat.capacity - len(running | set(self.assigned) | self.reserved)
+        return self.beat.capacity - len((running | set(self.assigned) | self.reserved) - freed)
 
 
 @dataclass(slots=True)
@@ -68,6 +67,7 @@ class WorkerRoster:
         self._workers: dict[str, Worker] = {}
         self._waiting: dict[str, Waiting] = {}
         self._placed: dict[str, str] = {}
+        self._freed: set[str] = set()
         self._kill: set[str] = set()
         self._known_live: set[str] = set()
         self._closed = False
@@ -100,6 +100,12 @@ class WorkerRoster:
             if entry is None or entry.claimed:
                 return
             entry.claimed = True
+        self.place()
+
+    def free(self, token: str) -> None:
+        with self._changed:
+            self._freed.add(token)
+            self._changed.notify_all()
         self.place()
 
     def kill(self, token: str) -> None:
@@ -189,6 +195,7 @@ class WorkerRoster:
                 acknowledged.append(end.token)
                 with self._changed:
                     self._kill.discard(end.token)
+                    self._freed.discard(end.token)
                     self._known_live.discard(end.token)
                     self._placed.pop(end.token, None)
             elif end.token not in reported:
@@ -254,7 +261,8 @@ class WorkerRoster:
         # Replicas share a worker only when there is no other at all; a full one is waited for.
         apart = {name: worker for name, worker in usable.items() if name not in entry.avoid} or usable
         beyond = SLOTS_BEYOND if entry.claimed else 0
-        free = {name: worker.free for name, worker in apart.items() if worker.free + beyond > 0}
+        left = {name: worker.free(self._freed) for name, worker in apart.items()}
+        free = {name: slots for name, slots in left.items() if slots + beyond > 0}
         if entry.prefer in free:
             return entry.prefer
         return min(free, key=lambda name: (-free[name], name), default=None)

@@ -102,6 +102,14 @@ class ClaimSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class FreeSlot:
+    """Everything the attempt held is published: it only waits for query nodes, and counts against no worker's
+    capacity any more. Repeating is harmless."""
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
 class MoveAttempt:
     """``MetadataStore.set_attempt_state``."""
 
@@ -156,6 +164,7 @@ Command = (
     | VoidSequences
     | CreateAttempt
     | ClaimSlot
+    | FreeSlot
     | MoveAttempt
     | SetCommitter
     | KillAttempt

@@ -126,6 +126,7 @@ class SupervisorMachine(ExceptionRules):
         commands = self.give_up_old_spec(group)
         commands += self.start_missing(group)
         commands += self.claim_slot(group)
+        commands += self.free_slots(group)
         commands += self.choose_committer(group)
         commands += self.stop_leaving(group)
         reason = self.reason_to_end(group)

@@ -160,8 +160,6 @@ class GroupRules(ReplicaRules):
         if self.offsets is None:
             return []
         self._update_plan()
-        lingering = [group.partitions for group in self.groups.values() if group.is_done and group.replicas]
-        self.lingering = frozenset(p for partitions in lingering for p in partitions)
         for group in self.groups.values():
             if group.open is not None:
                 group.release_reason = self._reason_to_release(group)

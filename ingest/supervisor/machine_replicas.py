@@ -14,6 +14,7 @@ from ingest.supervisor.messages import (
     Command,
     CommitterSet,
     CreateAttempt,
+    FreeSlot,
     KillAttempt,
     MoveAttempt,
     ReplicaLeaving,
@@ -64,19 +65,27 @@ class ReplicaRules(RoundRules):
         )
 
     def claim_slot(self, group: Group) -> list[Command]:
-        """The oldest unpublished range of its partitions has first claim on a slot (PR-12), when all slots
-        may be held by those that wait for it: tasks that read on behind it cannot publish before it, and
-        tasks whose rows are published wait for query nodes, which wait for what was read of it."""
+        """The oldest unpublished range of its partitions has first claim on a slot: whoever reads on behind
+        it may hold all the others, and cannot publish before it (PR-12)."""
         first = next(iter(group.in_order()), None)
-        needed = group.open is None or not self.lingering.isdisjoint(group.partitions)
-        if first is None or not needed or self.offsets is None:
-            return []
+        if group.open is not None or first is None or self.offsets is None:
+            return []  # a group that still reads has no successor elsewhere
         here = [r for r in group.replicas.values() if not (r.ending or r.leaving or self.is_lost(r))]
         if any(r.claimed or r.attempt.is_placed for r in here) or not here or not self.is_next_to_publish(first):
             return []
         chosen = min(here, key=lambda r: (r.slot, r.token))
         chosen.claimed = True
         return [ClaimSlot(chosen.token)]
+
+    def free_slots(self, group: Group) -> list[Command]:
+        """Tasks whose rows are all published wait for query nodes, which may wait for what others have yet to
+        read: they must not hold the slots that these wait for."""
+        if not group.is_done:
+            return []
+        waiting = [replica for replica in group.running() if not replica.freed]
+        for replica in waiting:
+            replica.freed = True
+        return [FreeSlot(replica.token) for replica in waiting]
 
     def is_next_to_publish(self, record: SequenceRecord) -> bool:
         """Whether nothing unpublished lies before it in any of its partitions."""

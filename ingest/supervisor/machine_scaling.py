@@ -70,6 +70,8 @@ class ScalingRules(GroupRules):
             return "partitions are being moved"
         if any(group.open is None and not group.is_done for group in self.groups.values()):
             return "what was read before the last move is not published yet"
+        if any(group.is_done and group.replicas for group in self.groups.values()):
+            return "tasks of the last move still wait for query nodes"
         return None
 
     def on_tasks_scaled(self, event: TasksScaled) -> list[Command]:

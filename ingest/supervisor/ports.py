@@ -45,6 +45,10 @@ class TaskQueue(Protocol):
         its capacity (PR-12). Nothing for one that does not wait."""
         ...
 
+    def free(self, token: str) -> None:
+        """Takes the slot of an attempt that runs on only until query nodes have moved on."""
+        ...
+
     def kill(self, token: str) -> None:
         """Orders whoever runs the attempt to end its process."""
         ...

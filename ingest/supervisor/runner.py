@@ -37,6 +37,7 @@ from ingest.supervisor.messages import (
     CreateAttempt,
     DesiredChanged,
     Event,
+    FreeSlot,
     KillAttempt,
     ReplicaLeaving,
     Rested,
@@ -340,6 +341,8 @@ class SupervisorRunner:
                 self._ports.queue.kill(token)
             case ClaimSlot(token):
                 self._ports.queue.claim(token)
+            case FreeSlot(token):
+                self._ports.queue.free(token)
             case CreateAttempt():
                 token = self._ports.tokens()
                 return self._durably(lambda: self._commands.create_attempt(self._config, command, token))

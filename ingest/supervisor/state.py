@@ -35,6 +35,7 @@ class Replica:
     stop_ms: int = 0
     behind: bool = True
     claimed: bool = False  # it was told to be placed before all others (PR-12)
+    freed: bool = False  # it counts against no capacity any more
 
     @property
     def token(self) -> str:
@@ -175,7 +176,6 @@ class SupervisorStateBase:
         self.planned: frozenset[PartitionSet] = frozenset()
         self.plan_for: tuple[tuple[int, ...], int] | None = None
         self.opening: set[PartitionSet] = set()
-        self.lingering: frozenset[int] = frozenset()  # partitions of groups that only wait for readers
         self.inherited_ms: dict[int, int] = {}
         self.resets: list[PendingReset] = []
         self.scaler = None if config.scaling is None else LagScaler(config.scaling)

@@ -118,6 +118,51 @@ def test_a_drained_worker_publishes_early_and_reads_on_when_enabled(service: Ser
     service.verify(table.name)
 
 
+def test_tasks_are_added_and_taken_away_while_rows_arrive_and_everything_is_killed(
+    service: Service, kafka: KafkaCluster
+) -> None:
+    table = Table(service, kafka.bootstrap)
+    expected, seen = 0, 0
+    for task_count in (1, 3, 1):
+        posted = table.spec()
+        posted["spec"]["ioConfig"]["taskCount"] = task_count
+        table.client.submit(posted)
+        if task_count == 3:  # the next leader finishes what this one began
+            service.kill()
+            service.start()
+        table.send()
+        expected += COUNT
+        begun = time.monotonic()
+        while seen < expected:
+            count = table.count()
+            assert seen <= count <= expected, "a count never falls"
+            seen = count
+            assert time.monotonic() - begun < 90, f"{seen} of {expected} rows with {task_count} tasks"
+        print(f"{task_count} tasks: all rows after {time.monotonic() - begun:.1f} s")
+        wait_for(lambda n=task_count: len(table.status()["activeTasks"]) == n, 60, f"{task_count} tasks")  # type: ignore[misc]
+    table.rest(expected)
+    service.verify(table.name)
+
+
+def test_too_many_bad_records_stop_a_supervisor_until_it_is_resumed(service: Service, kafka: KafkaCluster) -> None:
+    table = Table(service, kafka.bootstrap)
+    table.client.submit(table.spec(maxParseExceptions=2))
+    table.send()
+    produce(kafka.bootstrap, table.topic, [b"{broken"] * 3)
+    wait_for(lambda: not table.status()["healthy"], 60, "three of two")
+    wait_for(lambda: not table.status()["activeTasks"] and not table.status()["publishingTasks"], 60, "its tasks end")
+    status = table.status()
+    assert status["state"] == "UNHEALTHY_TASKS" and "maxParseExceptions allows 2" in status["stateReason"]
+    before = table.published()
+    table.send()
+    assert table.count() == before, "nothing is read"
+    service.cli("supervisor", "resume", table.name)
+    wait_for(lambda: table.count() == 2 * COUNT, 60, "it reads on after the bad ones")
+    wait_for(lambda: table.status()["healthy"], 30, "and is healthy")
+    table.rest(2 * COUNT)
+    service.verify(table.name)
+
+
 def test_the_command_line_prints_bare_csv_and_names_what_is_not_there(service: Service) -> None:
     assert service.cli("query", "SELECT 1 AS one", "--csv") == "one\n1\n"
     assert service.cli("segments", "list", "nope", code=1) == "", "only an error line"

@@ -106,6 +106,12 @@ MUTANTS = [
         lambda: [(Replicas, "claim_slot", nothing)],
     ),
     Mutant(
+        "waiting-holds-slot",
+        "tasks that only wait for query nodes hold no slot",
+        "PR-12",
+        lambda: [(Replicas, "free_slots", nothing)],
+    ),
+    Mutant(
         "waiting-is-assigned",
         "what waits for a slot has read nothing",
         "PR-7",

@@ -61,6 +61,7 @@ class OverlordNode:
         self.still_loops = 0
         self.hints: dict[str, tuple[str | None, tuple[str, ...]]] = {}
         self.claims: set[str] = set()
+        self.freed: set[str] = set()
         self.loops = 0
         self.clock.after(self.clock.between(0, LOOP_MS), self.loop)
 
@@ -111,6 +112,7 @@ class OverlordNode:
         self.generation = taken.generation
         self.queue.clear()
         self.claims.clear()
+        self.freed.clear()
         self.machine = self.world.rules.supervisor(self.config(), self.generation)
         self.post(m.StateLoaded(self.clock.now_ms, self.world.wall_ms(), self.load()))
 
@@ -160,12 +162,13 @@ class OverlordNode:
         self.post(m.StreamSeen(self.clock.now_ms, "topic-1", starts, starts, OffsetMap(topic.ends)))
 
     def assign(self) -> None:
-        """The task queue: gives pending attempts to workers with a free slot; claims come first, and have one
-        slot beyond each worker's capacity (PR-12)."""
+        """The task queue: claims first, to workers with a free slot or, for them, the one beyond (PR-12)."""
         capacity = self.world.capacity()
         live = self.store.attempts(self.world.supervisor, True, 1_000)
         load = {
-            name: sum(a.worker == name for a in live) for name, worker in self.world.workers.items() if not worker.burnt
+            name: sum(a.worker == name and a.token not in self.freed for a in live)
+            for name, worker in self.world.workers.items()
+            if not worker.burnt
         }
         for attempt in sorted(reversed(live), key=lambda attempt: attempt.token not in self.claims):
             current = self.store.attempt(attempt.token)  # an event of this loop may have ended it
@@ -287,6 +290,9 @@ class OverlordNode:
                 return m.CommitterSet(now_ms, token)
             case m.ClaimSlot(token):
                 self.claims.add(token)
+                return None
+            case m.FreeSlot(token):
+                self.freed.add(token)
                 return None
             case m.Reload():
                 return m.StateLoaded(now_ms, self.world.wall_ms(), self.load())

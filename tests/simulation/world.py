@@ -118,6 +118,8 @@ class World:
         if self.scaling.tight:
             acts = tuple(act for act in self.shape.acts if act != "host_lost")
             self.shape = replace(self.shape, workers=1, acts=acts)
+            more = max(self.faults.task_crash, 2.5), max(self.faults.upload_fails, 40)
+            self.faults = replace(self.faults, task_crash=more[0], upload_fails=more[1])
         self.timing, self.limits = TIMING, LIMITS
         self.supervisor = self.table = self.topic_name = "edits"
         self.counters: dict[str, int] = {}

@@ -32,6 +32,7 @@ def test_an_attempt_with_a_worker_marks_its_groups_unpublished_sequences_assigne
     stored, sequences = world.store.create_attempt(world.generation, pending("t", record.ref.group))
     assert stored == pending("t", record.ref.group)
     assert world.store.attempt("t") == stored and world.store.attempt("unknown") is None
+    assert world.store.sequences(SUPERVISOR, record.ref.group, 0) == sequences
     assert [(r.ref.number, r.assigned) for r in sequences] == [(0, False), (1, False)]
     world.seal(sequences[-1].ref, at(p0=9))
     assert not world.store.sequences(SUPERVISOR, record.ref.group, 2)[0].assigned, "waiting for a slot is not reading"

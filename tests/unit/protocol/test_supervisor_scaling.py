@@ -97,16 +97,18 @@ def test_a_range_behind_an_unpublished_one_claims_nothing_until_that_is_publishe
     assert lead.store.sequences("edits", 2, 0)[0].state is SequenceState.SEALED
 
 
-def test_who_reads_on_claims_the_slot_of_tasks_that_only_wait_for_readers() -> None:
+def test_tasks_that_only_wait_for_query_nodes_hold_no_slot() -> None:
     lead = two_groups(2)
     scaled(lead, 1)
     released(lead, "t1", 1, 5)
     released(lead, "t2", 2, 7)
-    assert not lead.of(m.ClaimSlot)
+    assert not lead.of(m.FreeSlot)
     lead.published(SequenceRef("edits", 1, 0))
+    assert lead.of(m.FreeSlot) == [m.FreeSlot("t1")]
     lead.published(SequenceRef("edits", 2, 0))
-    [waiting] = lead.machine.groups[3].replicas.values()
-    assert waiting.claimed, "t1 and t2 end when query nodes have moved on, and these may wait for this task"
+    assert lead.of(m.FreeSlot) == [m.FreeSlot("t2")], "said once by each leader"
+    lead.take_over(lead.generation, replace(CONFIG, task_count=1))
+    assert lead.of(m.FreeSlot) == [m.FreeSlot("t1"), m.FreeSlot("t2")]
 
 
 BY_LAG = AutoScaling(
@@ -159,6 +161,8 @@ def test_no_further_step_is_taken_while_partitions_move() -> None:
     assert lead.machine.scaler is not None
     assert "not published yet" in str(lead.machine.scaler.held_back)
     lead.published(SequenceRef("edits", 1, 0))
+    assert not [c for c in lead.ticks(2_000) if isinstance(c, m.ScaleTasks)], "its task still serves query nodes"
+    lead.ended("t1", True)
     assert [c.task_count for c in lead.ticks(2_000) if isinstance(c, m.ScaleTasks)] == [4]
 
 

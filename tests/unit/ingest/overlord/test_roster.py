@@ -135,6 +135,17 @@ def test_a_claim_is_placed_before_others_and_beyond_capacity_once() -> None:
     assert [spec.token for spec in cluster.roster.waiting()] == [earlier]
 
 
+def test_what_only_waits_for_query_nodes_takes_no_slot() -> None:
+    cluster = Cluster()
+    running = (cluster.attempt(), cluster.attempt())
+    cluster.beat()
+    next_one, last = cluster.attempt(), cluster.attempt()
+    assert started(cluster.beat(running=running)) == set()
+    cluster.roster.free(running[0])
+    assert started(cluster.beat(running=running)) == {next_one}
+    assert [spec.token for spec in cluster.roster.waiting()] == [last]
+
+
 def test_a_claim_of_an_attempt_that_does_not_wait_changes_nothing() -> None:
     cluster = Cluster()
     cluster.roster.claim("unknown")
