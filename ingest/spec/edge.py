@@ -126,7 +126,6 @@ class DataSchemaEdge(Edge):
     metrics_spec: list[MetricEdge] = []
     granularity_spec: GranularityEdge = GranularityEdge()
     transform_spec: TransformEdge | None = None
-    parser: Any = None
     projections: list[Any] | None = None
 
 

@@ -23,6 +23,17 @@ class Notes:
     def __init__(self) -> None:
         self.problems: list[SpecProblem] = []
         self.warnings: list[str] = []
+        self._moved: dict[str, str] = {}
+
+    def move(self, path: str, posted: str) -> None:
+        """From now on what is noted at or below ``path`` is told where it was ``posted``."""
+        self._moved[path] = posted
+
+    def _told(self, text: str) -> str:
+        for path, posted in self._moved.items():
+            if text.startswith(path) and text[len(path) : len(path) + 1] in ("", ".", "[", " ", ":"):
+                return posted + text[len(path) :]
+        return text
 
     def problem(self, path: str, value: object, rule: str, cure: str) -> None:
         # A whole object may hold secrets, and so may anything found in place of the client's properties.
@@ -30,14 +41,14 @@ class Notes:
             value = "{...}" if isinstance(value, dict) else "[...]"
         elif path.endswith(".consumerProperties") and value is not None:
             value = "******"
-        self.problems.append(SpecProblem(path, value, rule, cure))
+        self.problems.append(SpecProblem(self._told(path), value, rule, cure))
 
     def refused(self, path: str, value: object, what: str, cure: str) -> None:
         """For parts of Druid's spec that would change the rows and are not built."""
         self.problem(path, value, f"{what} is not supported", cure)
 
     def warn(self, text: str) -> None:
-        self.warnings.append(text)
+        self.warnings.append(self._told(text))
 
 
 def read_block(kind: type[Block], value: Any, path: str, notes: Notes) -> Block:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ingest.errors import SpecError
 from ingest.spec.edge import DataSchemaEdge, EnvelopeEdge, IOConfigEdge, SpecEdge, TuningEdge
+from ingest.spec.legacy import without_parser
 from ingest.spec.model import SupervisorSpec
 from ingest.spec.notes import Notes, read_block
 from ingest.spec.rules import read_data_schema
@@ -32,6 +33,7 @@ def parse(posted: Any) -> tuple[SupervisorSpec, tuple[str, ...]]:
         notes.problem("$.spec", posted.get("spec"), "is required", "add spec with dataSchema and ioConfig")
         raise SpecError(notes.problems)
     configs = {name: value for name, value in configs.items() if name in _CONFIGS or not flat}
+    configs = without_parser(configs, path, notes)
     known, blocks = _blocks(configs, path, notes)
     schema = read_data_schema(blocks.data_schema, blocks.io_config, blocks.tuning_config, path, notes)
     io = read_io(blocks.io_config, f"{path}.ioConfig", "ioConfig" in known, notes)

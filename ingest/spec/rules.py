@@ -35,10 +35,6 @@ def read_data_schema(
     """The schema, or None where it is so wrong that there is none; every fault is noted."""
     path = f"{root}.dataSchema"
     before = len(notes.problems)
-    if block.parser is not None:
-        notes.refused(
-            f"{path}.parser", "{...}", "the legacy parser", "use timestampSpec, dimensionsSpec and ioConfig.inputFormat"
-        )
     if block.projections:
         notes.warn(f"{path}.projections have no effect here: queries read the table itself")
     datasource = _datasource(block, path, notes)

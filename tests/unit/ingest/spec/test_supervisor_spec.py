@@ -133,6 +133,7 @@ def test_all_faults_are_told_at_once_each_with_its_path() -> None:
     ("path", "value", "where"),
     [
         ("dataSchema/parser", {"type": "string"}, "$.spec.dataSchema.parser"),
+        ("dataSchema/parser", {"type": "orc", "parseSpec": {}}, "$.spec.dataSchema.parser.type"),
         ("dataSchema/dimensionsSpec/spatialDimensions", [{}], "$.spec.dataSchema.dimensionsSpec.spatialDimensions"),
         ("dataSchema/metricsSpec", [{"type": "javascript"}], "$.spec.dataSchema.metricsSpec[0].type"),
         ("dataSchema/metricsSpec", [{"type": "longSum", "name": "s"}], "$.spec.dataSchema.metricsSpec[0].fieldName"),
