@@ -32,7 +32,7 @@ from ingest.appenderator.merging import Allocate, MergedSequence, merge_sequence
 from ingest.appenderator.sequence_rows import FileNames, SequenceRows
 from ingest.offsets import OffsetMap
 from ingest.protocol import SequenceRecord
-from ingest.spec.model import SupervisorSpec
+from ingest.spec.model import SupervisorSpec, TuningConfig
 from ingest.stream.schemas import SchemaSources
 from ingest.stream.supplier import Poll
 from segments.errors import StorageError
@@ -119,7 +119,7 @@ class Appenderator:
             batch, after = batch.split_at_message(fitting)
             rest = _rest(polls, after.ranges())
         sequence.append(batch)
-        self._count(batch)
+        self._count(batch, sequence.spec.tuning)
         ranges = tuple((partition, start, end) for partition, (start, end) in batch.ranges().items())
         return Appended(ranges, batch.rows.num_rows, self.totals(number), rest)
 
@@ -132,8 +132,13 @@ class Appenderator:
             self._decoders[version] = decoder
         return decoder
 
-    def _count(self, batch: DecodedBatch) -> None:
+    def _count(self, batch: DecodedBatch, tuning: TuningConfig) -> None:
+        if tuning.log_parse_exceptions:
+            for problem in batch.problems:
+                log.warning("record not read", partition=problem.partition, offset=problem.offset, why=problem.details)
         with self._lock:
+            if self._samples.maxlen != (kept := min(tuning.max_saved_parse_exceptions, _SAMPLES_MAX)):
+                self._samples = deque(self._samples, maxlen=kept)
             for counts in batch.counts().values():
                 for name in ("good", "partly_good", "unparseable", "filtered", "tombstones", "early", "late"):
                     self._counters[name] = self._counters.get(name, 0) + getattr(counts, name)

@@ -92,7 +92,8 @@ def _merge_bucket(
     segment_id = SegmentId.parse(pending.segment_id)
     input_rows = sum(hydrant.rows_in.get(bucket_ms, 0) for hydrant in hydrants)
     offsets = tuple((p, start, record.end[p]) for p, start in record.start.items())
-    meta = SegmentFileMeta(segment_id, offsets, record.ref.name, record.spec_version, input_rows)
+    codecs = spec.tuning.codecs
+    meta = SegmentFileMeta(segment_id, offsets, record.ref.name, record.spec_version, input_rows, codecs)
     rewritten: list[Path] = []
     try:
         sources = [_conforming(piece, hydrant, schema, rewritten) for hydrant, piece in held]

@@ -1,4 +1,4 @@
-"""Reads the older form of a dataSchema, whose ``parser`` says what timestampSpec, dimensionsSpec and inputFormat do now.
+"""Reads the older form of a dataSchema, whose ``parser`` says what timestampSpec, dimensionsSpec and inputFormat do.
 
 Works on posted JSON before it is read, so that one set of rules judges both forms.
 """

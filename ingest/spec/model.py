@@ -14,9 +14,12 @@ from ingest.spec.json_path import Step
 from segments.expression.tree import Expression
 from segments.filter.model import Filter
 from segments.interval import Granularity
+from segments.parquet.codecs import Codecs
 from segments.schema import ColumnSpec, ColumnType
 from segments.sketch.shape import HYPER_UNIQUE, SketchShape
 
+SAVED_UNSTATED: Final = 10
+"""How many of the newest bad records are told where the spec does not say; Druid would tell none."""
 UNLIMITED: Final = 2_147_483_647
 """Druid's spelling of "no limit" for parse exceptions."""
 
@@ -272,7 +275,7 @@ class TuningConfig:
     max_pending_persists: int = 0
     log_parse_exceptions: bool = False
     max_parse_exceptions: int = UNLIMITED
-    max_saved_parse_exceptions: int = 0
+    max_saved_parse_exceptions: int = SAVED_UNSTATED
     handoff_condition_timeout_ms: int = 900_000
     reset_offset_automatically: bool = False
     http_timeout_ms: int = 10_000
@@ -280,6 +283,7 @@ class TuningConfig:
     offset_fetch_period_ms: int = 30_000
     chat_retries: int = 8
     reject_bad_values: bool = False
+    codecs: Codecs = Codecs()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from ingest.spec.legacy import without_parser
 from ingest.spec.model import SupervisorSpec
 from ingest.spec.notes import Notes, read_block
 from ingest.spec.rules import read_data_schema
+from ingest.spec.rules_index import warn_without_meaning
 from ingest.spec.rules_io import read_io, read_tuning
 
 _CONFIGS = ("dataSchema", "ioConfig", "tuningConfig")
@@ -37,6 +38,7 @@ def parse(posted: Any) -> tuple[SupervisorSpec, tuple[str, ...]]:
     known, blocks = _blocks(configs, path, notes)
     schema = read_data_schema(blocks.data_schema, blocks.io_config, blocks.tuning_config, path, notes)
     io = read_io(blocks.io_config, f"{path}.ioConfig", "ioConfig" in known, notes)
+    warn_without_meaning(blocks.io_config, blocks.tuning_config, path, notes)
     tuning = read_tuning(blocks.tuning_config, f"{path}.tuningConfig", notes)
     supervisor = envelope.id if envelope.id else (blocks.data_schema.data_source or "")
     if "/" in supervisor or supervisor != supervisor.strip() or not supervisor.isprintable():

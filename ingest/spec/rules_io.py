@@ -6,8 +6,9 @@ import re
 from typing import Final
 
 from ingest.spec.edge import IdleEdge, IOConfigEdge, TuningEdge
-from ingest.spec.model import UNLIMITED, IdleConfig, IOConfig, Rejection, TuningConfig
+from ingest.spec.model import SAVED_UNSTATED, UNLIMITED, IdleConfig, IOConfig, Rejection, TuningConfig
 from ingest.spec.notes import Notes
+from ingest.spec.rules_index import read_index_spec
 from ingest.spec.rules_scaling import TASKS_MAX, first_task_count, read_scaling
 from segments.civil import parse_iso_ms
 from segments.errors import InvalidInterval
@@ -31,7 +32,6 @@ def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOCo
         notes.refused(f"{path}.boundedStreamConfig", block.bounded_stream_config, "a bounded range", "remove it")
     if block.config_overrides is not None:
         notes.refused(f"{path}.configOverrides", "{...}", "overriding properties", "put them into consumerProperties")
-    _without_effect(block, path, notes)
     _counts(block, path, notes)
     least = (
         ("pollTimeout", block.poll_timeout, 0),
@@ -91,13 +91,6 @@ def _consumer_properties(block: IOConfigEdge, path: str, notes: Notes) -> None:
         notes.problem(where, properties.get("bootstrap.servers"), "is required", "list the brokers as host:port")
 
 
-def _without_effect(block: IOConfigEdge, path: str, notes: Notes) -> None:
-    if block.server_priority_to_replicas:
-        notes.warn(f"{path}.serverPriorityToReplicas has no effect: every replica answers queries")
-    if block.emit_time_lag_metrics:
-        notes.warn(f"{path}.emitTimeLagMetrics has no effect: lag is reported in offsets")
-
-
 def _rejection(block: IOConfigEdge, path: str, notes: Notes) -> Rejection:
     start_ms = None
     text = block.late_message_rejection_start_date_time
@@ -148,6 +141,7 @@ def read_tuning(block: TuningEdge, path: str, notes: Notes) -> TuningConfig:
         offset_fetch_period_ms=max(block.offset_fetch_period, 5_000),
         chat_retries=block.chat_retries,
         reject_bad_values=block.on_bad_value == "reject",
+        codecs=read_index_spec(block.index_spec, f"{path}.indexSpec", notes),
     )
 
 
@@ -165,5 +159,7 @@ def _parse_exceptions(block: TuningEdge) -> int:
 
 
 def _saved_exceptions(block: TuningEdge) -> int:
-    saved = block.max_saved_parse_exceptions or 0
-    return 1 if block.report_parse_exceptions else max(saved, 0)
+    if block.report_parse_exceptions:
+        return 1
+    stated = block.max_saved_parse_exceptions
+    return SAVED_UNSTATED if stated is None else max(stated, 0)

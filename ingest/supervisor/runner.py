@@ -26,7 +26,7 @@ from ingest.spec import SupervisorSpec
 from ingest.spec.model import UNLIMITED
 from ingest.supervisor.config import SupervisorConfig
 from ingest.supervisor.discovery import StreamDiscovery, StreamView
-from ingest.supervisor.health import CANNOT_READ, Problem, Status, Unreadable
+from ingest.supervisor.health import CANNOT_READ, Problem, Quiet, Status, Unreadable
 from ingest.supervisor.machine import SupervisorMachine
 from ingest.supervisor.machine_exceptions import ExceptionsView
 from ingest.supervisor.messages import (
@@ -141,6 +141,7 @@ class SupervisorRunner:
         self._addresses: dict[str, str] = {}
         self._beats: dict[str, TaskHeartbeat] = {}
         self._unreadable = Unreadable()
+        self._quiet = Quiet()
         self._store_problems: deque[Problem] = deque(maxlen=PROBLEMS_KEPT)
         self._health = Status("PENDING", "PENDING", True)
         self._reason: str | None = None
@@ -263,17 +264,19 @@ class SupervisorRunner:
         machine = self._machine
         started = any(group.replicas for group in machine.groups.values())
         stopping = bool(machine.groups) and machine.desired is not DesiredState.RUNNING
+        now_ms = self._ports.clock.monotonic_ms()
+        health = machine.health.status(machine.desired, stopping, started)
+        unreadable = self._unreadable.lasting(now_ms)
+        if unreadable is not None and health.healthy:
+            health = Status("UNHEALTHY_TASKS", "UNHEALTHY_TASKS", False)
+        idle, ends = self._spec.io.idle, self._discovery.view.log_ends
+        read = [beat.positions for beat in self._beats.values()]
+        quiet = idle.enabled and self._quiet.lasts(ends, read, idle.inactive_after_ms, now_ms)
+        if quiet and health.state == "RUNNING":
+            health = Status("IDLE", "IDLE", True)
         # Together, so that no status names a reason and calls itself healthy.
-        self._health, self._reason = (
-            machine.health.status(machine.desired, stopping, started),
-            machine.health.reason,
-        )
-        self._waiting_for = machine.waiting_for()
-        unreadable = self._unreadable.lasting(self._ports.clock.monotonic_ms())
-        if unreadable is not None:
-            self._waiting_for = (*self._waiting_for, unreadable)
-            if self._health.healthy:
-                self._health = Status("UNHEALTHY_TASKS", "UNHEALTHY_TASKS", False)
+        self._health, self._reason = health, machine.health.reason
+        self._waiting_for = (*machine.waiting_for(), *([unreadable] if unreadable is not None else []))
         self._exceptions = machine.exceptions_view()
         self._scaling = None if machine.scaler is None else machine.scaler.view(machine.task_count)
 

@@ -5,12 +5,13 @@ Every key is listed in docs/reference/segment-format.md.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from segments.data_segment import FORMAT_VERSION, OffsetRange, offsets_from_json
 from segments.errors import InvalidValue, SegmentCorrupt
 from segments.identity import SegmentId
+from segments.parquet.codecs import Codecs
 from segments.schema import SegmentSchema
 
 PREFIX = "siltstone."
@@ -18,13 +19,17 @@ PREFIX = "siltstone."
 
 @dataclass(frozen=True, slots=True)
 class SegmentFileMeta:
-    """What the writer of a segment file knows before it sees a row; fields as in ``DataSegment``."""
+    """What the writer of a segment file knows before it sees a row; fields as in ``DataSegment``.
+
+    ``codecs`` say how it is written; Parquet itself records that.
+    """
 
     id: SegmentId
     offsets: tuple[OffsetRange, ...]
     sequence: str
     spec_version: int
     input_rows: int
+    codecs: Codecs = field(default=Codecs(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from segments.data_segment import DataSegment, LoadSpec
+from segments.parquet.codecs import ZSTD_LEVEL
 from segments.parquet.footer import SegmentFileMeta, SegmentFooter
 from segments.schema import TIME_COLUMN, SegmentSchema
 from segments.storage.durable import disk_error, replace_durably
@@ -99,8 +100,12 @@ class SegmentFileWriter:
             self._writer = pq.ParquetWriter(
                 self._unfinished,
                 self.batch_schema,
-                compression="zstd",
-                compression_level=1,
+                compression={_leaf(schema, column.name): meta.codecs.of(column) for column in schema.columns},
+                compression_level={
+                    _leaf(schema, column.name): ZSTD_LEVEL
+                    for column in schema.columns
+                    if meta.codecs.of(column) == "zstd"
+                },
                 version="2.6",
                 use_dictionary=[_leaf(schema, name) for name in schema.dimensions if name not in plain],  # type: ignore[arg-type]
                 column_encoding={TIME_COLUMN: "DELTA_BINARY_PACKED"},

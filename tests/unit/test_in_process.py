@@ -212,3 +212,21 @@ def test_bytes_at_their_bound_pause_reading_until_storage_is_back(system: System
     system.storage.heal()
     eventually(lambda: system.rows_published() == 1_000, 40)
     chain_is_whole(system)
+
+
+def test_a_supervisor_whose_stream_is_quiet_says_so_while_its_tasks_stay(system: System) -> None:
+    system.stream.create_topic("clicks", 1)
+    system.start()
+    posted = spec()
+    posted["spec"]["ioConfig"]["idleConfig"] = {"enabled": True, "inactiveAfterMillis": "100"}
+    system.overlord.submit(posted)
+    system.stream.append("clicks", 0, [click(1)])
+
+    def state() -> str:
+        system.look()
+        return str(system.overlord.status("clicks")["payload"]["state"])
+
+    eventually(lambda: state() == "IDLE", what="everything is read and nothing comes")
+    assert len(system.tasks()) == 1
+    system.stream.append("clicks", 0, [click(n) for n in range(1_000)])
+    eventually(lambda: state() == "RUNNING", what="something came")
