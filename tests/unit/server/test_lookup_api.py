@@ -11,35 +11,24 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from ingest.clock import ManualClock
 from ingest.metadata.memory import MemoryMetadataStore
 from ingest.spec import parse_supervisor_spec
 from query.lookups.spec import parse_lookup
 from server.api.answers import install_error_answers
 from server.api.lookups import lookup_router
-from server.directory import Directory
+from server.directory import LOOK_MS, Directory
 
 CONFIG = "/druid/coordinator/v1/lookups/config"
 STATUS = "/druid/coordinator/v1/lookups/status"
 NOON_MS = 1_700_000_000_000
 
 
-class Noon:
-    """A clock that stands."""
-
-    def now_ms(self) -> int:
-        return NOON_MS
-
-    def monotonic_ms(self) -> int:
-        return 0
-
-    def wait(self, seconds: float) -> None:
-        raise NotImplementedError
-
-
 @dataclass
 class World:
     store: MemoryMetadataStore
     http: TestClient
+    clock: ManualClock
 
     def post(self, path: str, body: Any, **headers: str) -> tuple[int, Any]:
         answer = self.http.post(CONFIG + path, json=body, headers=headers)
@@ -52,10 +41,10 @@ class World:
 
 @pytest.fixture
 def world() -> World:
-    store, app, clock = MemoryMetadataStore(), FastAPI(), Noon()
+    store, app, clock = MemoryMetadataStore(), FastAPI(), ManualClock(NOON_MS)
     install_error_answers(app)
     app.include_router(lookup_router(store, Directory(store, clock), clock))
-    return World(store, TestClient(app))
+    return World(store, TestClient(app), clock)
 
 
 def container(version: str = "v1", **pairs: str) -> dict[str, Any]:
@@ -127,6 +116,7 @@ def test_status_tells_which_nodes_have_not_loaded_a_version(world: World) -> Non
     def node(name: str, version: str) -> None:
         detail = {"lookups": {"a": version}}
         world.store.renew_node(name, ("query",), f"{name}:8888", NOON_MS, {}, detail)
+        world.clock.advance(LOOK_MS)
 
     node("one", "v1")
     node("two", "v0")
