@@ -7,6 +7,7 @@
         ├── SpecError              a supervisor spec is wrong; carries every problem at once
         ├── StreamError            the stream (Kafka) refused or is away; see ingest.stream.supplier
         ├── StoreUnreachable       the metadata database did not answer; the effect may be unknown
+        │   └── StoreWentBack      the database was replaced by an older copy; nothing is read or written
         ├── StoreSchemaError       the database's schema is newer or older than this program
         ├── LeadershipLost         a newer overlord leads; nothing was written
         ├── AttemptRefused         a task attempt's token is unknown, ended or fenced
@@ -75,6 +76,22 @@ class StoreUnreachable(IngestError):
     def __init__(self, message: str, *, effect_known_absent: bool) -> None:
         self.effect_known_absent = effect_known_absent
         super().__init__(message)
+
+
+class StoreWentBack(StoreUnreachable):
+    """The database is older than what was read from it before: a copy that lost the last commits, or another.
+
+    To everybody but people it is a database that does not answer: nothing is read, written or given up
+    until the newer one is back.
+    """
+
+    def __init__(self, where: str, missing: str) -> None:
+        message = (
+            f"metadata database {where} is older than it was: {missing}; it was replaced by an older copy, or by "
+            "another database. Nothing is read from it or written to it until the newer one is back; when that is "
+            "lost, see `siltstone accept-database` in docs/operations.md"
+        )
+        super().__init__(message, effect_known_absent=True)
 
 
 class StoreSchemaError(IngestError):

@@ -87,6 +87,24 @@ def migrate(config: Config = None) -> None:
         typer.echo(f"the schema is at {now}" + ("" if before == now else f", it was {before or 'empty'}"))
 
 
+@app.command("accept-database")
+def accept_database(
+    config: Config = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Let this machine use an older copy of a metadata database that is lost: on each machine, the service stopped."""
+    with out.failures():
+        from server.accepting import forget_newer_database
+        from server.config import load
+
+        settings = load(config)
+        if not yes:
+            question = "End the tasks of this machine and remove the rows that they have not published"
+            out.confirm(f"{question}? They are read again from the stream", "nothing was removed")
+        done = forget_newer_database(settings)
+        typer.echo(f"{done.attempts} task attempts removed; start the service when this was done on every machine")
+
+
 @app.command()
 def query(
     sql: Annotated[str, typer.Argument(help="One SELECT; - reads it from standard input.")],

@@ -47,6 +47,11 @@ class DataDir:
     def scratch(self) -> Path:
         return self.root / "scratch"
 
+    @property
+    def seen(self) -> Path:
+        """How far this process has seen the metadata database."""
+        return self.root / "metadata-seen.json"
+
     def close(self) -> None:
         os.close(self.lock)
 

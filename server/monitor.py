@@ -35,6 +35,7 @@ class Monitor:
         self._data_dir = data_dir
         self._clock = clock
         self._announce: Callable[[], None] | None = None
+        self._keep: Callable[[], None] | None = None
         self._storage_due_ms = 0
         self._told: dict[str, str] = {}
         self._stopping = threading.Event()
@@ -46,6 +47,10 @@ class Monitor:
     def announce(self, renew: Callable[[], None]) -> None:
         """``renew`` keeps this process's lease row fresh; a query node does that by itself."""
         self._announce = renew
+
+    def keep(self, save: Callable[[], None]) -> None:
+        """``save`` is called at every round; it must not raise."""
+        self._keep = save
 
     def start(self) -> None:
         for thread in self._threads:
@@ -64,6 +69,8 @@ class Monitor:
 
     def look(self) -> None:
         """One round; for the thread of this object, or for a test."""
+        if self._keep is not None:
+            self._keep()
         if self._store is not None:
             self._tell("metadata", _fault(self._store.check))
             if self._announce is not None:

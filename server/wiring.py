@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 import siltstone
 from ingest.clock import Clock, SystemClock
 from ingest.errors import StoreUnreachable
+from ingest.metadata.marks import Marks
 from ingest.metadata.records import NodeRecord
 from ingest.metadata.schema import migrate
 from ingest.metadata.sql import open_store
@@ -77,6 +78,7 @@ class Services:
         self._address = f"{self._host}:{port}"
         self._urls = settings.overlord.urls or (f"http://{self._address}",)
         self._metrics = Metrics()
+        self._marks = Marks(data.seen)
 
     def start(self) -> ASGIApp | None:
         """Builds and starts every role, waiting for the metadata database; None when stopped meanwhile.
@@ -92,6 +94,8 @@ class Services:
             if store is None:
                 return None
         monitor = Monitor(self._health, self._probe(storage), store, data.root, clock)
+        monitor.keep(self._marks.save)
+        self._stack.callback(self._marks.save)
         self._stack.callback(monitor.stop)
         overlord = self._overlord(store, storage) if store is not None and "overlord" in settings.roles else None
         detail = {"version": siltstone.__version__, "started": format_iso_ms(clock.now_ms())}
@@ -157,7 +161,7 @@ class Services:
             try:
                 if settings.auto_migrate:
                     migrate(settings.metadata_url)
-                store = open_store(settings.metadata_url, lease_ms=settings.overlord.lease_ms)
+                store = open_store(settings.metadata_url, lease_ms=settings.overlord.lease_ms, marks=self._marks)
             except StoreUnreachable as error:
                 self._health.report("metadata", str(error))
                 if str(error) != told:

@@ -22,6 +22,9 @@ SQLITE_BUSY_MS = 2_000
 READ_STATEMENT_MS = 600_000
 """A full load of a table's ten million segments takes minutes and locks nothing."""
 
+TAKEOVER_MS = "siltstone_takeover_ms"
+"""Execution option: how long a takeover waits for the transactions of the leader before."""
+
 WRITING = "siltstone_writing"
 """Execution option of a connection that is about to write."""
 
@@ -39,13 +42,15 @@ class StoreTimeouts:
     tcp_user_ms: int
     lock_ms: int
     connect_s: int
+    takeover_ms: int
 
     @classmethod
     def below(cls, lease_ms: int) -> StoreTimeouts:
         """The limits for a lease of ``lease_ms`` (at least 1,000)."""
         assert lease_ms >= 1_000, "a lease below a second cannot be told from a pause of the scheduler"
-        statement_ms = lease_ms * 8 // 10
-        return cls(statement_ms, lease_ms // 2, statement_ms, lease_ms // 2, max(2, lease_ms // 2_000))
+        statement_ms, idle_ms = lease_ms * 8 // 10, lease_ms // 2
+        takeover_ms = min(idle_ms + 1_000, lease_ms * 7 // 10)
+        return cls(statement_ms, idle_ms, statement_ms, idle_ms, max(2, lease_ms // 2_000), takeover_ms)
 
 
 def parse_url(url: str) -> URL:
@@ -143,6 +148,7 @@ def _postgresql(url: URL, timeouts: StoreTimeouts) -> Engine:
         json_deserializer=load_json,
         pool_pre_ping=True,
         executemany_mode="values_plus_batch",
+        execution_options={TAKEOVER_MS: timeouts.takeover_ms},
         pool_size=8,
         max_overflow=24,
         pool_timeout=timeouts.connect_s,

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ingest.errors import StoreWentBack
 from ingest.metadata import rules, supervisor_rules
+from ingest.metadata.marks import Seen
 from ingest.metadata.memory_state import MemoryBase
 from ingest.metadata.records import AuditRow, DesiredState, Leadership, NodeRecord, SpecVersion, SupervisorRecord
 from ingest.metadata.store import StoreConflict
@@ -38,6 +40,12 @@ class MemoryLeadership(MemoryBase):
         with self._writing("beat", generation) as state:
             self._touch()
             state.beats += 1
+
+    def testify(self, generation: int, versions: Mapping[str, int]) -> None:
+        with self._lock:
+            missing = Seen(generation, 0, versions).missing_in(Seen(self.state.generation, 0, self.state.tables))
+        if missing is not None:
+            raise StoreWentBack("in memory", missing)
 
     def resign(self, generation: int) -> None:
         with self._writing("resign", generation) as state:

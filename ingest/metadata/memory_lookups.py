@@ -10,7 +10,7 @@ from ingest.metadata.records import LookupChange, LookupTiers
 
 
 class MemoryLookups(MemoryBase):
-    """``ingest.metadata.store.LookupStore`` in a dict."""
+    """``ingest.metadata.lookup_store.LookupStore`` in a dict."""
 
     def lookups(self, since: int | None) -> LookupTiers | None:
         with self._lock:

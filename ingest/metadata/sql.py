@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ingest.metadata.engine import open_engine
+from ingest.metadata.marks import Marks
 from ingest.metadata.schema import check_schema, is_empty, migrate_engine
 from ingest.metadata.sql_attempts import SqlAttempts
 from ingest.metadata.sql_leadership import SqlLeadership, SqlSupervisors
@@ -24,26 +25,30 @@ class SqlMetadataStore(
 
     def check(self) -> None:
         check_schema(self.session.engine)
+        expected = self.session.marks.seen()
+        self.session.read(lambda connection: self.session.judge(connection, expected))
 
     def close(self) -> None:
         self.session.close()
 
 
-def open_store(url: str, *, lease_ms: int = LEASE_MS, create: bool = False) -> SqlMetadataStore:
-    """Opens the store and checks its schema.
+def open_store(
+    url: str, *, lease_ms: int = LEASE_MS, create: bool = False, marks: Marks | None = None
+) -> SqlMetadataStore:
+    """Opens the store and checks its schema. ``marks``: what an earlier process has seen of it.
 
     ``create``: an empty SQLite database is given the schema first, as ``serve`` wants it on a new
     machine. A PostgreSQL database is migrated only by ``siltstone migrate``.
 
     Raises:
         StoreSchemaError: no schema, or an older or newer one; the message says what to do.
-        StoreUnreachable: no answer, wrong password, no such database.
+        StoreUnreachable: no answer, wrong password, no such database; StoreWentBack: an older one.
     """
     engine = open_engine(url, lease_ms)
     try:
         if create and engine.dialect.name == "sqlite" and is_empty(engine):
             migrate_engine(engine)
-        store = SqlMetadataStore(SqlSession(engine))
+        store = SqlMetadataStore(SqlSession(engine, marks or Marks()))
         store.check()
     except BaseException:
         engine.dispose()

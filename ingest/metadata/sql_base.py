@@ -9,9 +9,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
+from ingest.errors import StoreWentBack
 from ingest.metadata import rules
 from ingest.metadata import tables as t
+from ingest.metadata.engine import mask_url
 from ingest.metadata.records import AuditRow
+from ingest.metadata.sql_marks import note_raised
 from ingest.metadata.sql_session import SqlSession
 
 T = TypeVar("T")
@@ -49,11 +52,26 @@ class SqlBase:
         return self._write(fenced)
 
 
+_GATE = 7_158_279
+"""The advisory lock in front of the leadership row. Who waits for the row alone is passed by every new sharer,
+for ever if they overlap; advisory locks are queued, so a takeover waits for the transactions under way only."""
+
+
 def leading_generation(connection: Connection) -> int | None:
     """Takes the share lock of PR-23 and says who leads; None after the last leader resigned."""
-    query = sa.select(t.leadership.c.generation, t.leadership.c.node).with_for_update(read=True)
-    row = connection.execute(query).one()
+    query = sa.select(t.leadership.c.generation, t.leadership.c.node)
+    if connection.dialect.name == "postgresql":
+        # In one statement, and below the row's lock: who holds the row has passed the gate.
+        gate = sa.select(sa.func.pg_advisory_xact_lock_shared(_GATE).label("passed")).cte("gate")
+        query = query.select_from(t.leadership.join(gate.prefix_with("MATERIALIZED"), sa.true()))
+    row = connection.execute(query.with_for_update(read=True, of=t.leadership)).one()
     return None if row.node is None else int(row.generation)
+
+
+def close_gate(connection: Connection) -> None:
+    """Waits for the fenced transactions under way, and keeps new ones waiting, until this one ends."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_GATE)))
 
 
 def next_count(connection: Connection, kind: str, name: str) -> int:
@@ -79,7 +97,12 @@ def raise_version(connection: Connection, datasource: str) -> int:
     """The table's next version; its row stays locked until commit, so version order is commit order (PR-2)."""
     columns = t.datasources.c
     statement = sa.update(t.datasources).where(columns.datasource == datasource).values(version=columns.version + 1)
-    return int(connection.execute(statement.returning(columns.version)).scalar_one())
+    version = int(connection.execute(statement.returning(columns.version)).scalar_one())
+    missing = note_raised(connection, datasource, version)
+    if missing is not None:
+        # Also on a connection that has been proved: something in between may have changed servers.
+        raise StoreWentBack(mask_url(connection.engine.url), missing)
+    return version
 
 
 def append_audit(connection: Connection, row: AuditRow) -> None:

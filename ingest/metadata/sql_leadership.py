@@ -11,25 +11,30 @@ from sqlalchemy.engine import Connection
 
 from ingest.metadata import rules, supervisor_rules
 from ingest.metadata import tables as t
+from ingest.metadata.engine import TAKEOVER_MS
+from ingest.metadata.marks import Seen
 from ingest.metadata.records import AuditRow, DesiredState, Leadership, NodeRecord, SpecVersion, SupervisorRecord
-from ingest.metadata.sql_base import SqlBase, append_audit, ensure_table, next_count
+from ingest.metadata.sql_base import SqlBase, append_audit, close_gate, ensure_table, next_count
+from ingest.metadata.sql_marks import found_in
 from ingest.metadata.sql_rows import audit_of, node_of
 from ingest.metadata.store import StoreConflict
-
-TAKEOVER_LOCK_MS = 1_000
 
 
 class SqlLeadership(SqlBase):
     """Who leads and which servers live."""
 
     def leadership(self) -> Leadership | None:
-        return self._read(lambda connection: _leadership(connection, lock=False))
+        row = self._read(lambda connection: _leadership(connection, lock=False))
+        if row is not None:
+            self.session.marks.note_leader(row.generation, row.beats)
+        return row
 
     def take_leadership(self, node: str, address: str, expected: Leadership | None) -> Leadership | None:
         def take(connection: Connection) -> Leadership | None:
             if connection.dialect.name == "postgresql":
-                # Publishes of a frozen leader hold the share lock; the standby tries again instead of queueing.
-                connection.exec_driver_sql(f"SET LOCAL lock_timeout = {TAKEOVER_LOCK_MS}")
+                # Long enough for the sessions of a frozen leader to be ended by their own time-outs.
+                wait_ms = connection.get_execution_options()[TAKEOVER_MS]
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = {wait_ms}")
             if _leadership(connection, lock=True) != expected:
                 return None
             raised = sa.update(t.leadership).values(
@@ -39,16 +44,38 @@ class SqlLeadership(SqlBase):
             connection.execute(sa.update(t.leader_heartbeat).values(generation=generation, **_one_more_beat()))
             return _leadership(connection, lock=False)
 
-        return self._write(take)
+        taken = self._write(take)
+        if taken is not None:
+            self.session.marks.note_leader(taken.generation, taken.beats)
+        return taken
 
     def beat(self, generation: int) -> None:
-        def beat(connection: Connection) -> None:
+        def beat(connection: Connection) -> int:
             mine = sa.update(t.leader_heartbeat).where(t.leader_heartbeat.c.generation == generation)
-            if connection.execute(mine.values(**_one_more_beat())).rowcount != 1:
+            raised = mine.values(**_one_more_beat()).returning(t.leader_heartbeat.c.beats)
+            beats = connection.execute(raised).scalar_one_or_none()
+            if beats is None:
                 leading = connection.execute(sa.select(t.leader_heartbeat.c.generation)).scalar_one()
                 rules.check_generation(leading or None, generation)
+            return int(beats or 0)
 
-        self._write(beat)
+        self.session.marks.note_leader(generation, self._write(beat))
+
+    def testify(self, generation: int, versions: Mapping[str, int]) -> None:
+        seen = self.session.marks.seen()
+        if generation <= seen.generation and all(seen.versions.get(name, 0) >= v for name, v in versions.items()):
+            return
+        expected = Seen(generation, 0, dict(versions))
+
+        def judge(connection: Connection) -> str | None:
+            return expected.missing_in(found_in(connection, expected))
+
+        missing = self._read(judge)
+        # True or not of the present database: it was true of the one that counts.
+        self.session.marks.note_leader(generation)
+        self.session.marks.note_versions(versions)
+        if missing is not None:
+            self.session.refuse(missing)
 
     def resign(self, generation: int) -> None:
         def resign(connection: Connection) -> None:
@@ -109,6 +136,7 @@ def _leadership(connection: Connection, *, lock: bool) -> Leadership | None:
     leader = sa.select(t.leadership.c.generation, t.leadership.c.node, t.leadership.c.address)
     beats = sa.select(t.leader_heartbeat.c.beats)
     if lock:
+        close_gate(connection)
         leader, beats = leader.with_for_update(), beats.with_for_update()
     row = connection.execute(leader).one()
     count = connection.execute(beats).scalar_one()

@@ -12,7 +12,7 @@ from ingest.metadata.sql_base import SqlBase, append_audit, insert, next_count
 
 
 class SqlLookups(SqlBase):
-    """``ingest.metadata.store.LookupStore``; the counter's row is the lock of a change."""
+    """``ingest.metadata.lookup_store.LookupStore``; the counter's row is the lock of a change."""
 
     def lookups(self, since: int | None) -> LookupTiers | None:
         kind, name = lookup_rules.COUNTER

@@ -183,7 +183,9 @@ class SqlOffsets(SqlBase):
                     insert_sequence(connection, successor)
             return (stored,) if successor is None else (stored, successor)
 
-        return self._fenced(generation, seal)
+        saved = self._fenced(generation, seal)
+        self.session.marks.note_sealed(ref)
+        return saved
 
     def raise_end(self, generation: int, token: str, ref: SequenceRef, end: OffsetMap) -> SequenceRecord:
         def raise_end(connection: Connection) -> SequenceRecord:

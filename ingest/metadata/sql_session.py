@@ -11,11 +11,15 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from ingest.errors import StoreSchemaError, StoreUnreachable
+from ingest.errors import StoreSchemaError, StoreUnreachable, StoreWentBack
 from ingest.metadata.engine import READ_STATEMENT_MS, WRITING, mask_url
+from ingest.metadata.marks import Marks, Seen
+from ingest.metadata.sql_marks import MARKS, RAISED, found_in
 
 T = TypeVar("T")
 
+PROVED = "siltstone_proved"
+"""In a connection's ``info``: it leads to a database that holds what was seen."""
 TRIES_MAX = 5
 """Deadlocks, serialisation failures and a busy SQLite have certainly written nothing: tried again at once."""
 
@@ -38,8 +42,11 @@ class SqlSession:
     handler's back-off; other processes are waited for by the busy timeout and a retry.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, marks: Marks | None = None) -> None:
+        """``marks``: what the database must hold; None for who only looks at its schema."""
         self.engine = engine
+        self.marks = marks or Marks()
+        self._proves = marks is not None
         self.sqlite = engine.dialect.name == "sqlite"
         self._where = mask_url(engine.url)
         self._writers: Any = threading.Lock() if self.sqlite else nullcontext()
@@ -61,10 +68,17 @@ class SqlSession:
                     self._raise(error, absent=True)
             except PoolTimeout as error:
                 self._raise(error, absent=True)
+            except StoreWentBack:
+                self.engine.dispose()  # noticed in the middle: every connection proves itself anew
+                raise
         raise AssertionError("not reached")
 
     def _write_once(self, work: Callable[[Connection], T]) -> T:
-        with self.engine.connect().execution_options(**{WRITING: True}) as connection:
+        with self.engine.connect() as connection:
+            self._prove(connection)
+            raised: dict[str, int] = {}
+            connection.info[MARKS], connection.info[RAISED] = self.marks, raised
+            connection = connection.execution_options(**{WRITING: True})
             transaction = connection.begin()
             try:
                 result = work(connection)
@@ -80,7 +94,37 @@ class SqlSession:
                 # An error that the server reported itself is an answer; a broken connection is none.
                 answered = isinstance(error, DBAPIError) and _code(error) not in ({None} | _SHUTTING_DOWN)
                 self._raise(error, absent=answered)
+            self.marks.note_versions(raised)
             return result
+
+    def _prove(self, connection: Connection) -> None:
+        """A connection that is new may lead to another database than the one before: it must hold all that was seen.
+
+        Raises:
+            StoreWentBack: it does not.
+        """
+        if not self._proves or connection.info.get(PROVED):
+            return
+        with connection.begin():
+            self.judge(connection, self.marks.seen())
+        connection.info[PROVED] = True
+
+    def judge(self, connection: Connection, expected: Seen) -> None:
+        """Holds the database to what was seen before the running transaction began.
+
+        Raises:
+            StoreWentBack: it is older. Connections made from now on have to prove themselves.
+        """
+        if expected == Seen():
+            return
+        missing = expected.missing_in(found_in(connection, expected))
+        if missing is not None:
+            self.refuse(missing)
+
+    def refuse(self, missing: str) -> NoReturn:
+        """Raises StoreWentBack, and lets every connection prove itself anew."""
+        self.engine.dispose()
+        raise StoreWentBack(self._where, missing)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """One read-only transaction on one snapshot of the whole database.
@@ -89,15 +133,17 @@ class SqlSession:
             StoreUnreachable: nothing was read.
         """
         try:
-            with self._reader() as connection, connection.begin():
-                if not self.sqlite:
-                    connection.exec_driver_sql(_PATIENT_READ)
-                return work(connection)
+            with self.engine.connect() as plain:
+                self._prove(plain)
+                connection = self._reader(plain)
+                with connection.begin():
+                    if not self.sqlite:
+                        connection.exec_driver_sql(_PATIENT_READ)
+                    return work(connection)
         except (DBAPIError, PoolTimeout) as error:
             self._raise(error, absent=True)
 
-    def _reader(self) -> Connection:
-        connection = self.engine.connect()
+    def _reader(self, connection: Connection) -> Connection:
         if self.sqlite:
             return connection
         return connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)

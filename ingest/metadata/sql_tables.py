@@ -27,7 +27,9 @@ class SqlTables(SqlBase):
 
     def table_versions(self) -> dict[str, int]:
         query = sa.select(t.datasources).order_by(t.datasources.c.datasource)
-        return self._read(lambda connection: {row.datasource: row.version for row in connection.execute(query)})
+        versions = self._read(lambda connection: {row.datasource: row.version for row in connection.execute(query)})
+        self.session.marks.note_versions(versions)
+        return versions
 
     def table(self, datasource: str, since: int | None) -> TableState | None:
         def table(connection: Connection) -> TableState | None:
@@ -47,7 +49,10 @@ class SqlTables(SqlBase):
             specs = _specs(connection, versions, groups)
             return TableState(datasource, version, segments, removed, streams, tuple(groups), specs)
 
-        return self._read(table)
+        state = self._read(table)
+        if state is not None:
+            self.session.marks.note_versions({datasource: state.version})
+        return state
 
     def segments(self, datasource: str, after_id: str | None, limit: int, include_unused: bool) -> list[SegmentRow]:
         s, v = t.segments.c, t.segment_visibility.c

@@ -24,14 +24,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ingest.errors import IngestError
+from ingest.metadata.lookup_store import LookupStore
 from ingest.metadata.records import (
     AuditRow,
     DesiredState,
     GroupState,
     Leadership,
     LedgerRow,
-    LookupChange,
-    LookupTiers,
     NextSequence,
     NodeRecord,
     QuarantineRow,
@@ -77,6 +76,11 @@ class LeadershipStore(Protocol):
 
     def beat(self, generation: int) -> None:
         """Raises the heartbeat counter, a row of its own that no publish locks."""
+        ...
+
+    def testify(self, generation: int, versions: Mapping[str, int]) -> None:
+        """Somebody saw this generation lead, and these versions. Raises StoreWentBack, and every later call does,
+        if the database holds less: an older copy is in its place."""
         ...
 
     def resign(self, generation: int) -> None:
@@ -368,22 +372,6 @@ class TableStore(Protocol):
         self, generation: int, datasource: str, segment_ids: Sequence[str], used: bool, now_ms: int
     ) -> int:
         """Unused: removed at a new version. Used reverses only an unused mark (PR-3). Returns how many changed."""
-        ...
-
-
-class LookupStore(Protocol):
-    """Lookups as they were posted. Nothing of the protocol depends on them: any process may change them."""
-
-    def lookups(self, since: int | None) -> LookupTiers | None:
-        """All of them; None when nothing changed after the change ``since`` (None: when nobody ever posted any)."""
-        ...
-
-    def change_lookups(self, change: LookupChange, now_ms: int) -> int:
-        """All of a change or nothing, with a line of audit. Returns the number of the change.
-
-        Raises StoreConflict when one that is there has another content and no lower version (Druid's rule).
-        Removing what is not there is no error.
-        """
         ...
 
 

@@ -62,6 +62,7 @@ class LeaderActions:
         self._sealings = sealings
         self._post = post
         self._spec_cache: dict[tuple[str, int], dict[str, Any]] = {}
+        self._testified: dict[str, int] = {}
 
     def register(self, hello: TaskHello) -> TaskWelcome:
         with self._translated():
@@ -76,6 +77,8 @@ class LeaderActions:
 
     def heartbeat(self, beat: TaskHeartbeat) -> HeartbeatReply:
         with self._translated():
+            if beat.published_version > self._testified.get(beat.table, 0):
+                self._testify(beat)
             attempt = self._store.record_positions(
                 self._generation, beat.token, beat.sequence, beat.positions, self._clock.now_ms()
             )
@@ -140,6 +143,14 @@ class LeaderActions:
         bad = request.parse_exceptions
         self._post(request.ref.supervisor, PublishSeen(now_ms, request.token, request.ref, reply.outcome, bad))
         return reply
+
+    def _testify(self, beat: TaskHeartbeat) -> None:
+        """Before anything is written: the task may know of commits that this database has lost. Only one that
+        the database knows is believed."""
+        attempt = self._store.attempt(beat.token)
+        if attempt is not None and attempt.datasource == beat.table:
+            self._store.testify(0, {beat.table: beat.published_version})
+            self._testified[beat.table] = beat.published_version
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -121,7 +121,14 @@ class Overlord:
 
     def beat(self, beat: WorkerHeartbeat) -> WorkerOrders:
         """``ingest.worker.ports.OverlordWorkers``."""
-        return self.leading().roster.beat(beat)
+        term = self.leading()
+        if beat.generation > term.generation:
+            # Either this leader has been replaced, or the database has lost a leader.
+            try:
+                self._ports.store.testify(beat.generation, {})
+            except StoreUnreachable as error:
+                raise OverlordUnreachable(str(error)) from error
+        return term.roster.beat(beat)
 
     def workers(self) -> list[tuple[WorkerHeartbeat, int]]:
         """Middle managers as last heard, with the age of their beat in milliseconds."""

@@ -39,6 +39,8 @@ class TaskHeartbeat:
     ``counters`` are totals since the attempt started (processed, processedWithError, thrownAway,
     unparseable, ...).
     ``parse_exceptions`` are the bad messages of each sequence held and not yet published, by number (PR-16).
+    ``published_version`` is the furthest version of ``table`` that a publish it knows of was given: a database
+    below it was replaced by an older copy.
     """
 
     token: str
@@ -55,6 +57,8 @@ class TaskHeartbeat:
     parse_errors: tuple[dict[str, Any], ...] = ()
     behind: bool = False
     parse_exceptions: dict[int, int] = field(default_factory=dict)
+    table: str = ""
+    published_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

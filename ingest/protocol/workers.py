@@ -35,7 +35,8 @@ class EndedTask:
 
 @dataclass(frozen=True, slots=True)
 class WorkerHeartbeat:
-    """A middle manager's state, sent at least once a second; the reply may be long-polled."""
+    """A middle manager's state, sent at least once a second; the reply may be long-polled. ``generation`` is the
+    highest whose orders it has taken."""
 
     worker: str
     address: str
@@ -45,6 +46,7 @@ class WorkerHeartbeat:
     ended: tuple[EndedTask, ...]
     protocol: int = PROTOCOL_VERSION
     wait_ms: int = 0
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

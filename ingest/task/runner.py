@@ -177,7 +177,8 @@ class TaskRunner:
         return self._pauses.counters()
 
     def _compose(self) -> TaskHeartbeat:
-        beat = compose_heartbeat(self._spec.token, self._view, self._ports.rows, self.stream_error)
+        spec = self._spec
+        beat = compose_heartbeat(spec.token, spec.datasource, self._view, self._ports.rows, self.stream_error)
         return replace(beat, counters=beat.counters | self._pauses.counters())
 
     # ---------------------------------------------------------------- the ingest thread

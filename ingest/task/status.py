@@ -34,7 +34,9 @@ class Pauses:
         return {"pauses": self._count, "pausedMs": self._total_ms, "pausedMsLongest": self._longest_ms}
 
 
-def compose_heartbeat(token: str, view: TaskView, rows: TaskRows, stream_error: str | None) -> TaskHeartbeat:
+def compose_heartbeat(
+    token: str, table: str, view: TaskView, rows: TaskRows, stream_error: str | None
+) -> TaskHeartbeat:
     """A beat from the task's last picture; safe from any thread."""
     held_rows, held_bytes = rows.held()
     return TaskHeartbeat(
@@ -52,6 +54,8 @@ def compose_heartbeat(token: str, view: TaskView, rows: TaskRows, stream_error: 
         parse_errors=rows.parse_errors()[:PARSE_ERRORS_TOLD],
         behind=view.behind,
         parse_exceptions=view.parse_exceptions,
+        table=table,
+        published_version=max([view.dropped_through, *(version for *_, version in view.sequences)]),
     )
 
 

@@ -303,6 +303,7 @@ class MiddleManager:
                 running=self.running(),
                 ended=tuple(ended for ended, _ in self._ended.values()),
                 wait_ms=wait_ms,
+                generation=self._generation,
             )
         try:
             orders = self._overlord.beat(beat)
