@@ -14,9 +14,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy.ma  # noqa: F401  # with its first batch each task would import it anew
 import setproctitle
 import structlog
 
+import ingest.spec.parsing  # noqa: F401  # with its first spec each task would import pydantic and the rules anew
 from ingest.clock import SystemClock
 from ingest.protocol import PROTOCOL_VERSION, PauseReport, TaskCommand, TaskHello, TaskSpec
 from ingest.stream.supplier import RecordSupplier

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 TASK_ENTRY = "server.peon:run"
+S3_TASK_ENTRY = "server.peon_s3:run"
 STOP_S = 30.0
 REQUESTS_END_S = 3
 BACKLOG = 512
@@ -77,7 +78,7 @@ def serve_until_stopped(config: Path | None, overrides: Mapping[str, Any]) -> in
     except ServiceError:
         listener.close()
         raise
-    launcher = ForkserverLauncher(TASK_ENTRY)
+    launcher = ForkserverLauncher(S3_TASK_ENTRY if settings.deep_storage.type == "s3" else TASK_ENTRY)
     if "middle-manager" in settings.roles:
         launcher.warm_up()
     # Only now: the forkserver does its imports while we do ours.
