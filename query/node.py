@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,7 @@ from segments.data_segment import DataSegment
 from segments.errors import ServiceError
 
 _log = structlog.get_logger(__name__)
+HUGE_CHARS = 100_000
 Begun = Callable[[Callable[[], None]], None]
 
 
@@ -172,6 +174,7 @@ class QueryNode:
         self._engine = engine or Engine(settings.engine, roots, mirror_dir / "spill", clock)
         self._lock = threading.Lock()
         self._queries: dict[str, list[BoundQuery]] = {}
+        self._planning_huge = threading.Lock()
         self._stopping = threading.Event()
         self._follower: threading.Thread | None = None
         self._trimmed = 0
@@ -206,13 +209,20 @@ class QueryNode:
                 or a limit is reached.
         """
         name = str(request.context.get("sqlQueryId") or "")
-        return self._started(name, lambda query: plan(request, query, self._clock.now_ms()), seen, begun)
+        return self._started(name, lambda query: self._plan(request, query), seen, begun)
+
+    def _plan(self, request: SqlRequest, query: BoundQuery) -> PlannedQuery:
+        """Huge statements are planned one after the other: each keeps this process busy for a second or two."""
+        huge = len(request.query) > HUGE_CHARS
+        with self._planning_huge if huge else contextlib.nullcontext():
+            query.check()
+            return plan(request, query, self._clock.now_ms())
 
     def prepare(self, request: SqlRequest) -> PlannedQuery:
         """Plans a statement without running it; raises QueryError as ``execute``."""
         query = BoundQuery(self, NOTHING)
         try:
-            return plan(request, query, self._clock.now_ms())
+            return self._plan(request, query)
         except QueryError:
             raise
         except ServiceError as error:

@@ -25,7 +25,11 @@ _NAMED_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 MAX_STATEMENT_CHARS = 10_000_000
 MAX_TOKENS = 110_000
-"""Some seconds of planning, in which other requests of the process wait: a list of 50,000 values fits."""
+"""A second or two of planning: a list of 50,000 values fits."""
+_ROUGH_TOKEN = re.compile(
+    r"\s{1,32}|'(?:[^']|'')*+'?|\"(?:[^\"]|\"\")*+\"?|--[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?|[\w$]++|[|<>!=]{1,2}|.",
+    re.DOTALL,
+)
 
 
 def _position_call(parser: Any) -> exp.Expr:
@@ -156,6 +160,10 @@ def _blank(text: str, end: int) -> str:
 def _trees(text: str) -> list[exp.Expr | None]:
     try:
         dialect = SqlDialect()
+        if len(text) > MAX_TOKENS and _has_too_many_tokens(text):
+            raise SqlParseError(
+                f"the statement has more than {MAX_TOKENS} words and signs, which are as many as are read"
+            )
         tokens = dialect.tokenize(text)
         if len(tokens) > MAX_TOKENS:
             raise SqlParseError(f"the statement has {len(tokens)} words and signs; at most {MAX_TOKENS} are read")
@@ -173,6 +181,15 @@ def _trees(text: str) -> list[exp.Expr | None]:
         raise SqlParseError(f"Incorrect syntax: {_NAMED_ESCAPE.sub('', str(error))}") from error
     except RecursionError as error:
         raise SqlParseError("the statement is nested too deeply") from error
+
+
+def _has_too_many_tokens(text: str) -> bool:
+    """A quick count, before the parser's own reading takes minutes and holds up the process.
+
+    White space and comments count as well (a separator for each word is allowed for), long ones several times.
+    """
+    limit = 2 * MAX_TOKENS + 1
+    return any(count >= limit for count, _ in enumerate(_ROUGH_TOKEN.finditer(text), 1))
 
 
 def _verb(tree: exp.Expr) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from query.errors import InvalidQuery, QueryError
+from query.errors import InvalidQuery, QueryError, SqlParseError
 from query.sql.catalogue import ColumnDef, MemoryCatalogue, TableDef
 from query.sql.frame import FUNCTIONS
 from query.sql.types import VARCHAR
@@ -149,3 +149,36 @@ def test_a_long_chain_of_conditions_is_answered() -> None:
 def test_only_functions_with_a_rule_exist() -> None:
     for name in ("READ_TEXT", "GETENV", "GLOB", "QUERY", "CURRENT_SETTING", "LIST_TRANSFORM", "EVAL"):
         assert name not in FUNCTIONS
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT " + "1+" * 4_900_000 + "1",
+        "SELECT " + "(" * 5_000_000,
+        "SELECT 1 " + "/* x */ " * 1_200_000,
+        "SELECT 1 " + "-- \n" * 2_000_000,
+        "SELECT 1" + " " * 9_900_000,
+    ],
+    ids=["sums", "brackets", "comments", "lines", "blanks"],
+)
+def test_ten_megabytes_are_refused_without_reading_them_word_by_word(statement: str) -> None:
+    # Reading them all takes a minute; a count that stops at the bound does not.
+    with pytest.raises(SqlParseError, match="words and signs"):
+        planned(statement)
+
+
+def test_ten_megabytes_of_one_text_are_read() -> None:
+    assert planned("SELECT n FROM t WHERE s = '" + "x" * 9_000_000 + "'").tables
+
+
+def test_brackets_and_queries_ten_thousand_deep_are_refused_by_name() -> None:
+    for statement in (
+        "SELECT " + "(" * 10_000 + "1" + ")" * 10_000,
+        "SELECT * FROM (" * 10_000 + "SELECT 1" + ")" * 10_000,
+        "SELECT " + "NOT " * 10_000 + "TRUE",
+        "SELECT " + "ABS(" * 10_000 + "1" + ")" * 10_000,
+        "SELECT " + "CASE WHEN TRUE THEN " * 5_000 + "1" + " END" * 5_000,
+    ):
+        with pytest.raises(SqlParseError, match="nested too deeply"):
+            planned(statement)
