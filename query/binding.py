@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from query.model import ColumnUse, TableUse
+from query.sql.types import Family
 from segments.schema import ColumnSpec, ColumnType, SegmentSchema
 
 
@@ -152,6 +153,14 @@ def cast_stored(reference: str, stored: ColumnSpec | None, column: ColumnUse) ->
     if stored.is_sketch and target != "BLOB":
         # As Druid shows a sketch; no number is one.
         return f"to_base64({reference})" if target == "VARCHAR" else f"CAST(NULL AS {target})"
+    if column.type.family is Family.COMPLEX:
+        return reference if stored.type is ColumnType.COMPLEX else _json_of(reference, stored)
+    if column.type.family is Family.ARRAY:
+        return _array_of(reference, stored, target.removesuffix("[]"))
+    if stored.type.element is not None:
+        # Only a column whose declared type was changed from an array gets here.
+        text = f"list_transform({reference}, lambda e: {_scalar('e', stored.type.element, 'VARCHAR')})"
+        return text if target == "VARCHAR[]" else _from_text(f"list_extract({text}, 1)", target)
     if target == "VARCHAR[]":
         text = _scalar(reference, stored.type, "VARCHAR")
         return reference if stored.multi_value else f"CASE WHEN {reference} IS NULL THEN NULL ELSE [{text}] END"
@@ -161,6 +170,22 @@ def cast_stored(reference: str, stored: ColumnSpec | None, column: ColumnUse) ->
     if stored.kind == "time":
         return reference if target.startswith("TIMESTAMP") else f"CAST(epoch_ms({reference}) AS {target})"
     return _scalar(reference, stored.type, target)
+
+
+def _array_of(reference: str, stored: ColumnSpec, element: str) -> str:
+    """The array of a stored array, or of a single value; nested data is none."""
+    if stored.type is ColumnType.COMPLEX:
+        return f"TRY_CAST(CAST({reference} AS JSON) AS {element}[])"
+    if stored.type.element is None and not stored.multi_value:
+        return f"CASE WHEN {reference} IS NULL THEN NULL ELSE [{_scalar(reference, stored.type, element)}] END"
+    inner = stored.type.element or ColumnType.STRING
+    cast = _scalar("e", inner, element)
+    return reference if cast == "e" else f"list_transform({reference}, lambda e: {cast})"
+
+
+def _json_of(reference: str, stored: ColumnSpec) -> str:
+    """A scalar or array as the JSON text that it becomes where the column is nested data."""
+    return f"CAST(to_json({reference}) AS VARCHAR)"
 
 
 def _scalar(reference: str, stored: ColumnType, target: str) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from query.sql.catalogue import ColumnDef, TableDef
-from query.sql.types import BIGINT, DOUBLE, FLOAT, TIMESTAMP, VARCHAR, SqlType
+from query.sql.types import BIGINT, DOUBLE, FLOAT, TIMESTAMP, VARCHAR, SqlType, array_of
 from segments.rollup import TIME_OF_PREFIX
-from segments.schema import TIME_COLUMN, ColumnSpec, ColumnType, SegmentSchema
+from segments.schema import TIME_COLUMN, ColumnSpec, ColumnType, SegmentSchema, wider
 
 _SQL = {ColumnType.STRING: VARCHAR, ColumnType.LONG: BIGINT, ColumnType.FLOAT: FLOAT, ColumnType.DOUBLE: DOUBLE}
-_WIDTH = {ColumnType.LONG: 0, ColumnType.FLOAT: 1, ColumnType.DOUBLE: 2, ColumnType.STRING: 3}
 
 
 def table_def(
@@ -34,16 +33,10 @@ def table_def(
             if column.name not in found:
                 found[column.name] = column
             elif column.name not in declared_types:
-                found[column.name] = _wider(found[column.name], column)
+                found[column.name] = wider(found[column.name], column)
     several |= {column.name for column in declared.columns if column.multi_value}
     names = [TIME_COLUMN, *(column for column in found if column != TIME_COLUMN)]
     return TableDef(name, tuple(ColumnDef(at, _sql_type(found.get(at), at in several)) for at in names))
-
-
-def _wider(one: ColumnSpec, other: ColumnSpec) -> ColumnSpec:
-    if one.type is ColumnType.COMPLEX or other.type is ColumnType.COMPLEX:
-        return one
-    return max(one, other, key=lambda column: _WIDTH[column.type])
 
 
 def _sql_type(column: ColumnSpec | None, is_multi: bool) -> SqlType:
@@ -51,6 +44,8 @@ def _sql_type(column: ColumnSpec | None, is_multi: bool) -> SqlType:
         return TIMESTAMP
     if column.type is ColumnType.COMPLEX:
         return SqlType("OTHER", element=column.complex_type)
+    if column.type.element is not None:
+        return array_of(_SQL[column.type.element])
     if column.type is ColumnType.STRING and is_multi:
         return SqlType("VARCHAR", multi=True)
     return _SQL[column.type]

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from query.errors import ResourceLimitExceeded
 from query.source import LiveAttempt
-from segments.arrow_schema import column_of
+from segments.arrow_schema import column_of_field
 from segments.errors import InvalidSchema, ServiceError
 from segments.live import ChunkInfo
 from segments.schema import ColumnSpec, ColumnType
@@ -235,13 +235,14 @@ def _describe(key: ChunkKey, path: Path, info: ChunkInfo) -> MirroredChunk:
             f"live chunk {info.number} of attempt {key[0]} has {table.num_rows} rows, its task said {info.rows}"
         )
     columns = tuple(_column(field) for field in table.schema)
-    layout = "\n".join(f"{field.name}\0{field.type}" for field in table.schema)
+    kinds = [column.type_signature for column in columns]
+    layout = "\n".join(f"{f.name}\0{f.type}\0{kind}" for f, kind in zip(table.schema, kinds, strict=True))
     size_bytes = path.stat().st_size
     return MirroredChunk(key, path.name, columns, layout, info.rows, size_bytes, info.min_time_ms, info.max_time_ms)
 
 
 def _column(field: pa.Field[Any]) -> ColumnSpec:
     with contextlib.suppress(InvalidSchema):
-        return column_of(field.name, field.type)
+        return column_of_field(field)
     # Bytes: a sketch or another complex value, which only its own functions read.
     return ColumnSpec(field.name, ColumnType.COMPLEX, complex_type="binary")

@@ -1,12 +1,13 @@
 """Maps segment columns to the Arrow types of segment files and live batches, and back."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 
 from segments.errors import InvalidSchema
 from segments.interval import Granularity
-from segments.schema import TIME, TIME_COLUMN, ColumnKind, ColumnSpec, ColumnType, SegmentSchema
+from segments.schema import TIME, TIME_COLUMN, ColumnKind, ColumnSpec, ColumnType, SegmentSchema, array_type
 
 TIME_TYPE = pa.timestamp("ms", tz="UTC")
 _PLAIN: dict[ColumnType, pa.DataType] = {
@@ -17,13 +18,55 @@ _PLAIN: dict[ColumnType, pa.DataType] = {
 }
 
 
+_ARRAY_ITEM = "element"
+_TYPE_KEY = b"siltstone.type"
+
+
 def arrow_type(column: ColumnSpec) -> pa.DataType:
     """The stored Arrow type; never a dictionary type (see docs/reference/segment-format.md)."""
     if column.kind == "time":
         return TIME_TYPE
     if column.type is ColumnType.COMPLEX:
-        return pa.string() if column.complex_type == "json" else pa.binary()
+        return pa.string() if column.is_json else pa.binary()
+    if column.type.element is not None:
+        return pa.list_(pa.field(_ARRAY_ITEM, _PLAIN[column.type.element]))
     return pa.list_(pa.string()) if column.multi_value else _PLAIN[column.type]
+
+
+def is_array(arrow: pa.DataType) -> bool:
+    """Whether ``arrow_type`` gave this list type for an array, in which an empty list is not null.
+
+    Arrow calls types equal whose items have different names: ask of the schema's own type, not of a column's.
+    """
+    return pa.types.is_list(arrow) and arrow.value_field.name == _ARRAY_ITEM
+
+
+def tagged(rows: pa.Table, schema: SegmentSchema) -> pa.Table:
+    """The rows with fields that say what their Arrow type does not: JSON is a text, an array a list, a sketch bytes.
+
+    Only so a reader of chunks and spills, which has no schema beside it, can tell.
+    """
+    fields = []
+    for field in rows.schema:
+        column = schema.column(field.name)
+        plain = column is None or (column.type is not ColumnType.COMPLEX and column.type.element is None)
+        fields.append(field if column is None or plain else field.with_metadata({_TYPE_KEY: column.type_signature}))
+    return pa.Table.from_arrays(rows.columns, schema=pa.schema(fields))
+
+
+def column_of_field(field: "pa.Field[Any]") -> ColumnSpec:
+    """The column of a field of ``tagged`` rows.
+
+    Raises:
+        InvalidSchema: no segment column is stored so.
+    """
+    tag = (field.metadata or {}).get(_TYPE_KEY)
+    if tag is None:
+        return column_of(field.name, field.type)
+    signature = tag.decode()
+    if signature.startswith("COMPLEX<"):
+        return ColumnSpec(field.name, ColumnType.COMPLEX, complex_type=signature[8:-1])
+    return ColumnSpec(field.name, ColumnType(signature))
 
 
 def to_arrow(schema: SegmentSchema) -> pa.Schema:
@@ -43,6 +86,8 @@ def column_of(name: str, arrow: pa.DataType, kind: ColumnKind = "dimension") -> 
         arrow = arrow.value_type
     if pa.types.is_list(arrow):
         inner = column_of(name, arrow.value_type, kind)
+        if inner.type is not ColumnType.STRING or is_array(arrow):
+            return ColumnSpec(name, array_type(inner.type), kind=kind)
         return ColumnSpec(name, inner.type, multi_value=True, kind=kind)
     if pa.types.is_large_string(arrow) or pa.types.is_null(arrow):
         arrow = pa.string()

@@ -25,9 +25,9 @@ class BadValue(ValueError):
 
 
 class Truncated(Exception):
-    """A number with a fraction came to a long column; ``value`` is what Druid's cast leaves of it."""
+    """A number with a fraction came to a long column; ``value`` is what Druid's cast leaves of it, or of the list."""
 
-    def __init__(self, value: int) -> None:
+    def __init__(self, value: Any) -> None:
         self.value = value
         super().__init__("the fraction was cut off")
 

@@ -31,14 +31,34 @@ def is_column_name(name: str) -> bool:
 
 
 class ColumnType(StrEnum):
-    """Druid's stored types. COMPLEX (sketches, JSON) is stored as bytes or text by its own column code."""
+    """Druid's stored types. COMPLEX (sketches, JSON) is stored as bytes or text by its own column code.
+
+    An array may be empty, which is not null; a multi-value STRING may not.
+    """
 
     STRING = "STRING"
     LONG = "LONG"
     FLOAT = "FLOAT"
     DOUBLE = "DOUBLE"
     COMPLEX = "COMPLEX"
+    LONG_ARRAY = "ARRAY<LONG>"
+    DOUBLE_ARRAY = "ARRAY<DOUBLE>"
+    STRING_ARRAY = "ARRAY<STRING>"
 
+    @property
+    def element(self) -> "ColumnType | None":
+        """The type of an array's values; None for all other types."""
+        return _ELEMENTS.get(self)
+
+
+_ELEMENTS = {
+    ColumnType.LONG_ARRAY: ColumnType.LONG,
+    ColumnType.DOUBLE_ARRAY: ColumnType.DOUBLE,
+    ColumnType.STRING_ARRAY: ColumnType.STRING,
+}
+_WIDTHS = {ColumnType.LONG: 0, ColumnType.FLOAT: 1, ColumnType.DOUBLE: 2, ColumnType.STRING: 3}
+JSON = "json"
+"""The complex type of nested data."""
 
 _TYPES = frozenset(kind.value for kind in ColumnType)
 
@@ -75,7 +95,12 @@ class ColumnSpec:
     @property
     def is_sketch(self) -> bool:
         """Whether it holds bytes that only ``segments.sketch`` reads; null is an empty sketch."""
-        return self.type is ColumnType.COMPLEX and self.complex_type != "json"
+        return self.type is ColumnType.COMPLEX and self.complex_type != JSON
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it holds nested data as JSON texts."""
+        return self.complex_type == JSON
 
     def to_json(self) -> dict[str, object]:
         value: dict[str, object] = {"name": self.name, "type": self.type.value, "kind": self.kind}
@@ -102,6 +127,27 @@ class ColumnSpec:
             kind=kind,
             complex_type=str(value.get("complexType", "")),
         )
+
+
+def array_type(element: ColumnType) -> ColumnType:
+    """The array that holds such values; floats become doubles."""
+    found = next((array for array, inner in _ELEMENTS.items() if inner is element), None)
+    return ColumnType.DOUBLE_ARRAY if found is None else found
+
+
+def wider(one: ColumnSpec, other: ColumnSpec) -> ColumnSpec:
+    """The first column with the least type that holds the values of both: long, float, double, text; an array where
+    one is an array; nested data where one is nested. A sketch stays what it is."""
+    if one == other or one.is_sketch or other.is_sketch or one.kind == "time":
+        return one
+    if one.is_json or other.is_json:
+        return replace(one, type=ColumnType.COMPLEX, complex_type=JSON, multi_value=False)
+    inner = [column.type.element or column.type for column in (one, other)]
+    widest = max(inner, key=_WIDTHS.__getitem__)
+    if one.type.element or other.type.element:
+        return replace(one, type=array_type(widest), multi_value=False)
+    several = (one.multi_value or other.multi_value) and widest is ColumnType.STRING
+    return replace(one, type=widest, multi_value=several)
 
 
 TIME = ColumnSpec(TIME_COLUMN, ColumnType.LONG, kind="time")

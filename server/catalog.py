@@ -16,7 +16,7 @@ from ingest.protocol import AttemptState, SequenceState
 from ingest.spec import DataSchema, parse_supervisor_spec
 from query.source import LiveAttempt, RequiredSequence, TableSnapshot
 from segments.interval import Granularity
-from segments.schema import TIME_COLUMN, ColumnSpec, ColumnType, SegmentSchema
+from segments.schema import JSON, TIME_COLUMN, ColumnSpec, ColumnType, SegmentSchema
 
 UNPUBLISHED = (SequenceState.OPEN, SequenceState.SEALED)
 ANSWERING = (AttemptState.RUNNING, AttemptState.STOPPING)
@@ -121,5 +121,7 @@ def declared_schema(posted: bytes) -> SegmentSchema:
 def _dimensions(schema: DataSchema) -> Iterable[ColumnSpec]:
     for dimension in schema.dimensions:
         kind = dimension.cast_to or dimension.type.upper()
-        if kind != "AUTO" and dimension.name != TIME_COLUMN:
+        if kind == "JSON":
+            yield ColumnSpec(dimension.name, ColumnType.COMPLEX, complex_type=JSON)
+        elif kind != "AUTO" and dimension.name != TIME_COLUMN:
             yield ColumnSpec(dimension.name, ColumnType(kind))

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
 
 import pyarrow as pa
 
+from ingest.appenderator.decoding.auto import build
 from ingest.appenderator.decoding.columns import as_lists
+from segments.arrow_arrays import ArrowArray
+from segments.arrow_schema import arrow_type, column_of_field, tagged
 from segments.coercion import java_double
-from segments.schema import ColumnSpec, ColumnType, SegmentSchema
-
-_WIDTH: Final = {ColumnType.LONG: 0, ColumnType.FLOAT: 1, ColumnType.DOUBLE: 2, ColumnType.STRING: 3}
-_ARROW: Final = {
-    ColumnType.LONG: pa.int64(),
-    ColumnType.FLOAT: pa.float32(),
-    ColumnType.DOUBLE: pa.float64(),
-    ColumnType.STRING: pa.string(),
-}
+from segments.schema import ColumnSpec, ColumnType, SegmentSchema, wider
 
 
 def widest(schemas: Iterable[SegmentSchema]) -> SegmentSchema:
@@ -30,47 +24,51 @@ def widest(schemas: Iterable[SegmentSchema]) -> SegmentSchema:
     for schema in (first, *others):
         for column in schema.columns:
             known = columns.get(column.name)
-            columns[column.name] = column if known is None else _wider(known, column)
+            columns[column.name] = column if known is None else wider(known, column)
     ordered = sorted(columns.values(), key=lambda column: ("time", "dimension", "metric").index(column.kind))
     return SegmentSchema.of(ordered, first.query_granularity, first.rollup)
 
 
-def _wider(one: ColumnSpec, other: ColumnSpec) -> ColumnSpec:
-    if one.is_sketch or other.is_sketch:
-        return one
-    wider = one if _WIDTH[one.type] >= _WIDTH[other.type] else other
-    several = (one.multi_value or other.multi_value) and wider.type is ColumnType.STRING
-    return replace(wider, multi_value=several)
-
-
 def fits(schema: SegmentSchema, target: SegmentSchema) -> bool:
     """Whether rows of ``schema`` have the target's types already (columns may be absent, texts may be lists)."""
-    return all(
-        column.kind == "time" or (wanted := target.column(column.name)) is None or wanted.type is column.type
-        for column in schema.columns
-    )
+    for column in schema.columns:
+        wanted = target.column(column.name)
+        if wanted is not None and column.kind != "time" and wanted.type_signature != column.type_signature:
+            return False
+    return True
 
 
 def conformed(rows: pa.Table, target: SegmentSchema) -> pa.Table:
-    """The rows with every column of a narrower type turned into the target's: single texts into lists where
-    the target has several, whole numbers into their digits, other numbers into Java's spelling."""
-    for at, name in enumerate(rows.schema.names):
-        wanted = target.column(name)
-        column = rows.column(at)
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if wanted is None or wanted.kind == "time" or wanted.is_sketch or pa.types.is_list(kind):
+    """The rows (tagged, see ``segments.arrow_schema``) with every column of a narrower type turned into the target's:
+    single texts into lists where the target has several, whole numbers into their digits, other numbers into
+    Java's spelling, scalars into arrays of one, everything into JSON."""
+    for at, field in enumerate(rows.schema):
+        wanted = target.column(field.name)
+        if wanted is None or wanted.kind == "time" or wanted.is_sketch:
             continue
-        if wanted.multi_value:
-            texts = conformed(rows.select([name]), target.with_multi_value(())).column(0)
-            rows = rows.set_column(at, name, as_lists(texts.combine_chunks().cast(pa.string())))
-        elif kind == _ARROW[wanted.type]:
+        stored = column_of_field(field)
+        if stored.type_signature == wanted.type_signature and stored.multi_value == wanted.multi_value:
             continue
-        elif pa.types.is_floating(kind) and wanted.type is ColumnType.STRING:
-            spelt = [None if value is None else java_double(value) for value in column.to_pylist()]
-            rows = rows.set_column(at, name, pa.array(spelt, pa.string()))
-        else:
-            rows = rows.set_column(at, name, column.cast(_ARROW[wanted.type]))
-    return rows
+        if stored.multi_value and wanted.type is ColumnType.STRING:
+            # A merge takes lists of one for what they are.
+            continue
+        rows = rows.set_column(at, field.name, _converted(rows.column(at).combine_chunks(), stored, wanted))
+    return tagged(rows, target)
+
+
+def _converted(column: ArrowArray, stored: ColumnSpec, wanted: ColumnSpec) -> ArrowArray:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if wanted.is_json or wanted.type.element is not None:
+        listed = column.to_pylist()
+        if stored.is_json:
+            return column
+        return build(listed, wanted)
+    if pa.types.is_floating(column.type) and wanted.type is ColumnType.STRING:
+        column = pa.array([None if value is None else java_double(value) for value in column.to_pylist()], pa.string())
+    elif not stored.multi_value:
+        column = column.cast(arrow_type(replace(wanted, multi_value=False)), safe=False)
+    return as_lists(column) if wanted.multi_value else column
 
 
 def without_dictionaries(rows: pa.Table) -> pa.Table:

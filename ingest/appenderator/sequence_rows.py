@@ -229,7 +229,9 @@ class SequenceRows:
         batches = [piece.batch for member in members for piece in member.pieces if piece.batch is not None]
         if not batches:
             return pa.table({}), schema
-        if len({batch.schema for batch in batches}) == 1:
+        described = {member.schema for member in members if member.pieces}
+        # JSON and plain texts are of one Arrow type.
+        if len({batch.schema for batch in batches}) == 1 and len(described) == 1:
             rows = pa.Table.from_batches(batches)
         else:
             tables = [conformed(without_dictionaries(pa.table(batch)), schema) for batch in batches]

@@ -43,8 +43,8 @@ class MultiValueHandling(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """One declared dimension. ``type`` is string, long, float, double or auto; ``cast_to`` (auto only)
-    is STRING, LONG or DOUBLE."""
+    """One declared dimension. ``type`` is string, long, float, double, json or auto; ``cast_to`` (auto only)
+    is STRING, LONG, DOUBLE, or ARRAY<...> of one of them."""
 
     name: str
     type: str = "string"

@@ -25,8 +25,8 @@ from segments.time_format import time_parser
 
 TIME_COLUMN: Final = "__time"
 _NAME_RULE: Final = f" that holds no NUL character and does not begin with {RESERVED_PREFIX}"
-_DIMENSION_TYPES: Final = ("string", "long", "float", "double", "auto")
-_CASTS: Final = ("STRING", "LONG", "DOUBLE")
+_DIMENSION_TYPES: Final = ("string", "long", "float", "double", "auto", "json")
+_CASTS: Final = ("STRING", "LONG", "DOUBLE", "ARRAY<STRING>", "ARRAY<LONG>", "ARRAY<DOUBLE>")
 
 
 def read_data_schema(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from segments.arrow_arrays import ArrowArray, array_of, list_lengths, lists_of, nulls
+from segments.arrow_schema import is_array
 from segments.errors import SpillUnreadable
 from segments.parquet.blobs import join_blobs
 from segments.parquet.columns import BoolArray, Codes, Column, Indices, Lists, Numbers, PlainTexts, Texts, coded
@@ -54,6 +55,8 @@ def gather(windows: Sequence[Window], name: str, arrow_type: pa.DataType) -> Col
     Raises:
         SpillUnreadable: a run has values that do not fit the type.
     """
+    if is_array(arrow_type):
+        return _gather_arrays(windows, name, arrow_type)
     if pa.types.is_list(arrow_type):
         return _gather_lists(windows, name)
     if pa.types.is_binary(arrow_type):
@@ -175,15 +178,34 @@ def _gather_lists(windows: Sequence[Window], name: str) -> Lists:
     return Lists(lists, lambda: _list_ranks(offsets, flat, valid))
 
 
+def _gather_arrays(windows: Sequence[Window], name: str, arrow_type: pa.DataType) -> Lists:
+    """Arrays as they are: an empty one is not null, and neither is one of a single null."""
+    parts = []
+    for window in windows:
+        column = window.column(name)
+        parts.append(nulls(len(window), arrow_type) if column is None else _cast(window, name, column, arrow_type))
+    arrays = pa.concat_arrays(parts)
+    valid = np.asarray(arrays.is_valid())
+    lengths = np.asarray(pc.fill_null(list_lengths(arrays), 0)).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return Lists(arrays, lambda: _list_ranks(offsets, arrays.flatten(), valid))
+
+
 def _list_ranks(offsets: npt.NDArray[np.int32], flat: ArrowArray, valid: BoolArray) -> Codes:
     """Ranks whole lists: element by element, a shorter one before its continuation, no list (0) first.
 
     Every element becomes its rank in fixed-width hexadecimal, so that comparing the joined texts compares
     the lists.
     """
-    elements, span = coded(flat).ranks()
+    if pa.types.is_string(flat.type):
+        elements, span = coded(flat).ranks()
+    else:
+        valid_items = np.asarray(flat.is_valid()) if flat.null_count else None
+        ranked = Numbers(np.asarray(flat.fill_null(0) if flat.null_count else flat), valid_items).ranks()[0]
+        distinct, elements = np.unique(ranked, return_inverse=True)
+        span = len(distinct)
     spelt = pa.array([f"{rank:08x}" for rank in range(span)], pa.string())
-    joined = pc.binary_join(lists_of(offsets, spelt.take(array_of(elements))), "")
+    joined = pc.binary_join(lists_of(offsets, spelt.take(array_of(elements.astype(np.int64)))), "")
     ranks, _ = coded(joined).ranks()
     return np.where(valid, ranks, np.int32(0))
 

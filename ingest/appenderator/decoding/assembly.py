@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.appenderator.decoding.batch import Ints
-from ingest.appenderator.decoding.columns import as_strings_where_single, cut_at_bytes
-from ingest.appenderator.decoding.plan import Plan, PlannedMetric
+from ingest.appenderator.decoding.columns import ColumnReader, as_strings_where_single, cut_at_bytes
+from ingest.appenderator.decoding.plan import Kind, Plan, PlannedMetric
 from ingest.spec.model import DataSchema, Metric
 from segments.arrow_arrays import ArrowArray, array_of
+from segments.arrow_schema import tagged
 from segments.filter.evaluate import passing_rows
 from segments.rollup import MergeFunction, RollupAggregation
-from segments.schema import TIME_COLUMN, ColumnSpec, ColumnType, SegmentSchema
+from segments.schema import TIME_COLUMN, ColumnSpec, SegmentSchema
 from segments.sketch.build import row_sketches
 from segments.truncation import truncate_ms
-
-_COLUMN_TYPES: Final[dict[pa.DataType, ColumnType]] = {
-    pa.string(): ColumnType.STRING,
-    pa.int64(): ColumnType.LONG,
-    pa.float64(): ColumnType.DOUBLE,
-    pa.float32(): ColumnType.FLOAT,
-}
 
 
 def aggregations(schema: DataSchema) -> tuple[RollupAggregation, ...]:
@@ -45,25 +37,28 @@ def assemble(
     plan: Plan,
     times_ms: Ints,
     columns: list[ArrowArray],
-    discovered: dict[str, ArrowArray],
+    discovered: dict[str, tuple[ArrowArray, ColumnReader]],
+    readers: list[ColumnReader],
     keep: npt.NDArray[np.bool_] | None,
 ) -> tuple[SegmentSchema, pa.RecordBatch]:
-    """The kept rows with their schema, which follows the columns' types: what is a list here is multi-value."""
+    """The kept rows with their schema: texts of which a row has several are multi-value, auto columns as wide as
+    their readers have become. ``readers`` built ``columns``."""
     mask = None if keep is None else pa.array(keep)
 
     def kept(array: ArrowArray) -> ArrowArray:
-        return as_strings_where_single(array if mask is None else array.filter(mask))
+        return array if mask is None else array.filter(mask)
 
     names = [TIME_COLUMN]
     kept_times = times_ms if keep is None else times_ms[keep]
     arrays: list[ArrowArray] = [pa.array(truncate_ms(plan.schema.query_granularity, kept_times))]
     specs: list[ColumnSpec] = []
-    stored = [(dimension.name, columns[at]) for dimension, at in plan.dimensions]
-    for name, array in [*stored, *discovered.items()]:
-        arrays.append(kept(array))
-        several = pa.types.is_list(arrays[-1].type)
-        kind = ColumnType.STRING if several else _COLUMN_TYPES[arrays[-1].type]
-        specs.append(ColumnSpec(name, kind, multi_value=several))
+    stored = [(dimension.name, columns[at], readers[at]) for dimension, at in plan.dimensions]
+    for name, array, reader in [*stored, *((name, *found) for name, found in discovered.items())]:
+        array = array if mask is None else array.filter(mask)
+        if reader.field.kind is Kind.STRING:
+            array = as_strings_where_single(array)
+        arrays.append(array)
+        specs.append(reader.column_of(name, array))
         names.append(name)
     inputs = _Inputs(plan, times_ms, columns)
     for planned, merging in zip(plan.metrics, aggregations(plan.schema), strict=True):
@@ -76,7 +71,8 @@ def assemble(
             times = inputs.times_of(planned)
             arrays.append(array_of(times if keep is None else times[keep], ~np.asarray(values.is_valid())))
     schema = SegmentSchema.of(specs, plan.schema.query_granularity, plan.schema.rollup)
-    return schema, pa.RecordBatch.from_arrays(arrays, names=names)
+    rows = tagged(pa.Table.from_arrays(arrays, names=names), schema)
+    return schema, pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
 
 class _Inputs:

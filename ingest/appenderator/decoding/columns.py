@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest.appenderator.decoding.auto import AutoType, array_cast, auto_value, build, json_text
 from ingest.appenderator.decoding.non_finite import keeping
 from ingest.appenderator.decoding.plan import Field, Kind
 from ingest.appenderator.decoding.sketches import SketchInput
 from ingest.spec.model import MultiValueHandling
 from segments.arrow_arrays import ArrowArray, array_of
+from segments.arrow_schema import arrow_type
 from segments.coercion import (
-    LONG_MAX,
-    LONG_MIN,
     BadValue,
     Truncated,
     double_of,
@@ -31,11 +32,17 @@ from segments.coercion import (
     text_of,
 )
 from segments.expression.columns import Computed
+from segments.schema import JSON, ColumnSpec, ColumnType
 
 STRINGS: Final = pa.list_(pa.string())
 _NONE: Final = type(None)
 _FLOAT32_MAX: Final = float(np.finfo(np.float32).max)
 
+_ARRAYS: Final = {
+    Kind.LONG_ARRAY: ColumnType.LONG_ARRAY,
+    Kind.DOUBLE_ARRAY: ColumnType.DOUBLE_ARRAY,
+    Kind.STRING_ARRAY: ColumnType.STRING_ARRAY,
+}
 _ARROW: Final[dict[Kind, pa.DataType]] = {
     Kind.STRING: pa.string(),
     Kind.LONG: pa.int64(),
@@ -45,6 +52,8 @@ _ARROW: Final[dict[Kind, pa.DataType]] = {
     Kind.METRIC_DOUBLE: pa.float64(),
     Kind.METRIC_FLOAT: pa.float32(),
     Kind.SKETCH: pa.binary(),
+    Kind.JSON: pa.string(),
+    **{kind: arrow_type(ColumnSpec("x", array)) for kind, array in _ARRAYS.items()},
 }
 _EXPECTED: Final[dict[pa.DataType, frozenset[type]]] = {
     pa.string(): frozenset((str, _NONE)),
@@ -74,7 +83,7 @@ class ColumnReader:
         coerce = self._coercion()
         self.coerce: Callable[[Any], Any] = keeping(field.kind, coerce) if non_finite else coerce
         self._arrow: pa.DataType | None = _ARROW.get(field.kind)
-        self._widest: pa.DataType = pa.int64()
+        self._auto = AutoType()
 
     def _coercion(self) -> Callable[[Any], Any]:
         plain = self._plain_coercion()
@@ -85,7 +94,11 @@ class ColumnReader:
         if kind is Kind.RAW:
             return lambda value: value
         if kind is Kind.AUTO:
-            return _auto_value
+            return auto_value
+        if kind is Kind.JSON:
+            return json_text
+        if kind in _ARRAYS:
+            return array_cast(_ARRAYS[kind])
         if self.field.sketch is not None:
             return SketchInput(self.field.sketch, self.field.stored_input).coerce
         if kind is not Kind.STRING:
@@ -138,9 +151,11 @@ class ColumnReader:
         try:
             if self.field.kind is Kind.STRING:
                 return pa.array(values, pa.string())
+            if self.field.kind is Kind.JSON:
+                return None
             if self.field.sketch is not None:
                 return SketchInput(self.field.sketch, self.field.stored_input).at_once(values)
-            if typed or set(map(type, values)) <= _EXPECTED[arrow]:
+            if arrow in _EXPECTED and (typed or set(map(type, values)) <= _EXPECTED[arrow]):
                 return self._of_expected(values)
         except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid, pa.ArrowTypeError):
             pass
@@ -175,26 +190,29 @@ class ColumnReader:
         if self.field.kind is Kind.RAW:
             return canonical
         if self._arrow is None:
-            return self._build_auto(canonical)
-        if self._arrow == pa.string() and list in set(map(type, canonical)):
+            return build(canonical, self._auto.widen(canonical))
+        if self.field.kind is Kind.STRING and list in set(map(type, canonical)):
             return pa.array([v if v is None or isinstance(v, list) else [v] for v in canonical], STRINGS)
         return pa.array(canonical, self._arrow)
 
-    def _build_auto(self, canonical: list[Any]) -> ArrowArray:
-        kinds = set(map(type, canonical)) - {_NONE}
-        if kinds & {str, list} or self._widest == pa.string():
-            self._widest = pa.string()
-            texts = [v if v is None or isinstance(v, list) else text_of(v) for v in canonical]
-            if list in kinds:
-                return pa.array([v if v is None or isinstance(v, list) else [v] for v in texts], STRINGS)
-            return pa.array(texts, pa.string())
-        if self._widest == pa.int64() and float not in kinds:
-            try:
-                return pa.array([None if v is None else int(v) for v in canonical], pa.int64())
-            except (OverflowError, pa.ArrowInvalid):
-                pass
-        self._widest = pa.float64()
-        return pa.array([None if v is None else float(v) for v in canonical], pa.float64())
+    def column_of(self, name: str, array: ArrowArray) -> ColumnSpec:
+        """What the column ``array``, which this reader has built, is stored as."""
+        kind = self.field.kind
+        if kind is Kind.AUTO:
+            return replace(self._auto.column, name=name)
+        if kind is Kind.JSON:
+            return ColumnSpec(name, ColumnType.COMPLEX, complex_type=JSON)
+        if kind in _ARRAYS:
+            return ColumnSpec(name, _ARRAYS[kind])
+        return ColumnSpec(name, _STORED[kind], multi_value=pa.types.is_list(array.type))
+
+
+_STORED: Final = {
+    Kind.STRING: ColumnType.STRING,
+    Kind.LONG: ColumnType.LONG,
+    Kind.DOUBLE: ColumnType.DOUBLE,
+    Kind.FLOAT: ColumnType.FLOAT,
+}
 
 
 def _of_computed(plain: Callable[[Any], Any], kind: Kind) -> Callable[[Any], Any]:
@@ -212,22 +230,9 @@ def _of_computed(plain: Callable[[Any], Any], kind: Kind) -> Callable[[Any], Any
     return coerce
 
 
-def _auto_value(value: Any) -> Any:
-    """Scalars as they are (integers beyond 64 bits as doubles), lists as texts, objects as JSON."""
-    if isinstance(value, list):
-        return several_texts(value, ordered=False)
-    if isinstance(value, dict | str):
-        return text_of(value)
-    if isinstance(value, int) and not LONG_MIN <= value <= LONG_MAX:
-        return double_of(value)
-    if isinstance(value, float):
-        return double_of(value)
-    return value
-
-
 def joined(one: ArrowArray, other: ArrowArray) -> ArrowArray:
     """Both arrays, of which one may be of strings and the other of lists of strings."""
-    if one.type != other.type:
+    if one.type != other.type and pa.types.is_string(one.type if pa.types.is_list(other.type) else other.type):
         one, other = as_lists(one), as_lists(other)
     return pa.concat_arrays([one, other])
 

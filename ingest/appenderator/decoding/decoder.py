@@ -99,7 +99,7 @@ class RowDecoder:
                 fates[at] = Fate.UNPARSEABLE if fates[at] not in (Fate.GOOD, Fate.PARTLY) else Fate.PARTLY
             elif fates[at] == Fate.GOOD and any(row.errors for row in message.rows):
                 fates[at] = Fate.PARTLY
-        schema, batch = assemble(self._plan, rows.times_ms, rows.columns, discovered, keep)
+        schema, batch = assemble(self._plan, rows.times_ms, rows.columns, discovered, self._readers, keep)
         truncated: dict[str, int] = {}
         for message in slow.values():
             for label in message.truncated:
@@ -204,7 +204,12 @@ class RowDecoder:
         return rows
 
     def _kept(
-        self, rows: _Rows, discovered: dict[str, ArrowArray], messages: _Messages, fates: Fates, opened_at_ms: int
+        self,
+        rows: _Rows,
+        discovered: dict[str, tuple[ArrowArray, ColumnReader]],
+        messages: _Messages,
+        fates: Fates,
+        opened_at_ms: int,
     ) -> npt.NDArray[np.bool_] | None:
         """Which rows pass filter and windows (None: all); marks messages of which none does."""
         row_fates: Fates = np.full(len(rows.times_ms), Fate.GOOD, dtype=np.uint8)
@@ -218,7 +223,8 @@ class RowDecoder:
         row_fates[rows.times_ms < earliest_ms] = Fate.LATE
         if schema.filter is not None:
             names = {name: rows.columns[at] for name, at in self._plan.filter_fields}
-            passing = passing_rows(schema.filter, {**discovered, **names}, rows.times_ms)
+            found = {name: column for name, (column, _) in discovered.items()}
+            passing = passing_rows(schema.filter, {**found, **names}, rows.times_ms)
             row_fates[~passing] = Fate.FILTERED
         keep: npt.NDArray[np.bool_] = row_fates == Fate.GOOD
         if keep.all():

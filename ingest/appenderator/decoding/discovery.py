@@ -12,6 +12,9 @@ from ingest.spec.model import Discovery, MultiValueHandling
 from segments.arrow_arrays import ArrowArray
 from segments.schema import is_column_name
 
+Discovered = dict[str, tuple[ArrowArray, ColumnReader]]
+"""Found columns by name, each with the reader that knows its type."""
+
 
 class Discoverer:
     """Remembers the fields it has seen, in order of appearance, and how wide each has become. For one thread."""
@@ -22,8 +25,8 @@ class Discoverer:
         self._typed = plan.discovery is Discovery.TYPED
         self._non_finite = holds_non_finite(plan.schema.input_format)
 
-    def read(self, documents: list[dict[str, Any]], hiding: Mapping[str, list[Any]]) -> dict[str, ArrowArray]:
-        """Every discovered column that holds a value here, looking at each object, never at a sample.
+    def read(self, documents: list[dict[str, Any]], hiding: Mapping[str, list[Any]]) -> Discovered:
+        """Every discovered column that holds a value here, with its reader, looking at each object, never at a sample.
 
         ``hiding`` are values of transforms that take the place of a field of their name.
         """
@@ -32,7 +35,7 @@ class Discoverer:
             for name in dict.fromkeys(name for document in documents for name in document):
                 if name not in seen and name not in self._plan.never_discovered and is_column_name(name):
                     seen[name] = Source(name)
-        columns: dict[str, ArrowArray] = {}
+        columns: Discovered = {}
         for name, source in seen.items():
             values = hiding[name] if name in hiding else [value_at(source, document) for document in documents]
             if not self._typed:
@@ -41,7 +44,7 @@ class Discoverer:
                 columns[name] = self._column(name, source, values)
         return columns
 
-    def _column(self, name: str, source: Source, values: list[Any]) -> ArrowArray:
+    def _column(self, name: str, source: Source, values: list[Any]) -> tuple[ArrowArray, ColumnReader]:
         reader = self._readers.get(name)
         if reader is None:
             kind, handling = Kind.STRING, MultiValueHandling.SORTED_ARRAY
@@ -52,7 +55,7 @@ class Discoverer:
             )
         # Every scalar has a text and every object its JSON: only a number beyond doubles is left out, as null.
         column = reader.read(values)[0]
-        return reader.build(column) if isinstance(column, list) else column
+        return (reader.build(column) if isinstance(column, list) else column), reader
 
 
 def _is_simple(value: Any) -> bool:

@@ -25,6 +25,10 @@ class Kind(Enum):
     DOUBLE = "double"
     FLOAT = "float"
     AUTO = "auto"
+    JSON = "json"
+    LONG_ARRAY = "long array"
+    DOUBLE_ARRAY = "double array"
+    STRING_ARRAY = "string array"
     METRIC_LONG = "metric long"
     METRIC_DOUBLE = "metric double"
     METRIC_FLOAT = "metric float"
@@ -103,8 +107,21 @@ class Plan:
     shadowed: tuple[tuple[str, int], ...] = ()
 
 
-_DIMENSION_KINDS = {"string": Kind.STRING, "long": Kind.LONG, "float": Kind.FLOAT, "double": Kind.DOUBLE}
-_CAST_KINDS = {"STRING": Kind.STRING, "LONG": Kind.LONG, "DOUBLE": Kind.DOUBLE}
+_DIMENSION_KINDS = {
+    "string": Kind.STRING,
+    "long": Kind.LONG,
+    "float": Kind.FLOAT,
+    "double": Kind.DOUBLE,
+    "json": Kind.JSON,
+}
+_CAST_KINDS = {
+    "STRING": Kind.STRING,
+    "LONG": Kind.LONG,
+    "DOUBLE": Kind.DOUBLE,
+    "ARRAY<LONG>": Kind.LONG_ARRAY,
+    "ARRAY<DOUBLE>": Kind.DOUBLE_ARRAY,
+    "ARRAY<STRING>": Kind.STRING_ARRAY,
+}
 _METRIC_KINDS = {"long": Kind.METRIC_LONG, "double": Kind.METRIC_DOUBLE, "float": Kind.METRIC_FLOAT}
 
 

@@ -154,7 +154,7 @@ def test_typed_discovery_gives_the_least_restrictive_type_and_looks_at_every_obj
         "n": ColumnType.LONG,
         "f": ColumnType.DOUBLE,
         "b": ColumnType.LONG,
-        "o": ColumnType.STRING,
+        "o": ColumnType.COMPLEX,
         "m": ColumnType.STRING,
         "rare": ColumnType.STRING,
     }

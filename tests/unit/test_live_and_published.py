@@ -1,0 +1,156 @@
+"""A row's values are the same while it is live and once it is published, whatever JSON came into whatever column."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingest.spec import SupervisorSpec
+from query.binding import ChunkGroup, FileGroup, bind_table, quote
+from query.columns import table_def
+from query.model import ColumnUse, TableUse
+from query.sql.types import Family
+from segments.arrow_schema import column_of_field
+from segments.live import LiveAsk
+from segments.parquet.reader import read_footer
+from segments.schema import SegmentSchema
+from server.catalog import declared_schema
+from tests.unit.ingest.appenderator.rows import poll_of, spec_of
+from tests.unit.ingest.appenderator.test_appenderator import BASE, held, merged
+
+DIMENSIONS: list[Any] = [
+    {"type": "long", "name": "id"},
+    "s",
+    {"type": "json", "name": "j"},
+    {"type": "auto", "name": "a"},
+    {"type": "auto", "name": "longs", "castToType": "ARRAY<LONG>"},
+    {"type": "auto", "name": "texts", "castToType": "ARRAY<STRING>"},
+    {"type": "auto", "name": "doubles", "castToType": "ARRAY<DOUBLE>"},
+]
+FIELDS = ("s", "j", "a", "longs", "texts", "doubles")
+
+
+def schema_with(**dimensions_spec: Any) -> dict[str, Any]:
+    granularity = {"rollup": False, "segmentGranularity": "hour"}
+    return {"dimensionsSpec": dimensions_spec, "granularitySpec": granularity}
+
+
+@cache
+def connected() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def selected(use: TableUse, files: list[FileGroup], chunks: list[ChunkGroup]) -> list[dict[str, Any]]:
+    """The relation's rows in order of id, nested values read."""
+    relation = bind_table(use, files, chunks)
+    connection = connected()
+    for source in relation.arrow:
+        tables = [pa.ipc.open_stream(Path(path).read_bytes()).read_all() for path in source.paths]
+        taken = pa.concat_tables([table.select(list(source.columns)) for table in tables])
+        connection.register(source.name, taken.rename_columns([f"k{at}" for at in range(len(source.columns))]))
+    names = ", ".join(f"{quote(column.internal)} AS {quote(column.name)}" for column in use.columns)
+    rows = connection.sql(f"SELECT {names} FROM ({relation.sql})").to_arrow_table().to_pylist()
+    nested = [column.name for column in use.columns if column.type.family is Family.COMPLEX]
+    for row in rows:
+        row.update({name: json.loads(row[name]) for name in nested if row[name] is not None})
+    return sorted(rows, key=lambda row: int(row["id"]))
+
+
+def use_of(spec: SupervisorSpec, stored: list[SegmentSchema], live: list[Any]) -> TableUse:
+    table = table_def("table", declared_schema(json.dumps(spec.posted).encode()), stored, live)
+    kinds = {column.name: "TIMESTAMP WITH TIME ZONE" for column in table.columns if column.name == "__time"}
+    columns = [
+        ColumnUse(c.name, f"c{at}", c.type, kinds.get(c.name, c.type.duckdb)) for at, c in enumerate(table.columns)
+    ]
+    return TableUse("druid", "table", "r", tuple(columns))
+
+
+def both(spec: SupervisorSpec, batches: list[list[dict[str, Any]]]) -> tuple[list[Any], list[Any], list[Any]]:
+    """The rows from chunks in memory, from spills, and from segments."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        rows, first = held(root, spec), 0
+        for events in batches:
+            rows.append(1, [poll_of([json.dumps(event).encode() for event in events], first)])
+            first += len(events)
+        in_memory = live_rows(spec, rows, root)
+        rows.persist()
+        spilled = live_rows(spec, rows, root)
+        files = [file.path for file in merged(rows).files]
+        groups = [FileGroup(read_footer(path).schema, (str(path),)) for path in files]
+        return in_memory, spilled, selected(use_of(spec, [group.schema for group in groups], []), groups, [])
+
+
+def live_rows(spec: SupervisorSpec, rows: Any, root: Path) -> list[dict[str, Any]]:
+    answer = rows.live(LiveAsk(1, 7, {0: 0}, {}))
+    groups: list[ChunkGroup] = []
+    for chunk in answer.sequences[0].chunks:
+        path = root / f"chunk-{chunk.number}"
+        path.write_bytes(rows.chunk_bytes(chunk.number))
+        fields = pa.ipc.open_stream(path.read_bytes()).schema
+        groups.append(ChunkGroup(tuple(column_of_field(field) for field in fields), (str(path),)))
+    return selected(use_of(spec, [], [group.columns for group in groups]), [], groups)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=4)
+    | st.sampled_from(["12", "1.5", "true", ""]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b"]), inner, max_size=2),
+    max_leaves=5,
+)  # fmt: skip
+EVENT = st.fixed_dictionaries({}, optional={name: JSON for name in FIELDS})
+
+
+def numbered(batches: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+    at = iter(range(1_000))
+    return [[{"t": BASE + 1, "id": next(at), **event} for event in events] for events in batches]
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, int | float):
+        return one == other
+    return repr(one) == repr(other) or one == other
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(st.lists(EVENT, min_size=1, max_size=3), min_size=1, max_size=3))
+def test_declared_columns_hold_the_same_live_and_published(batches: list[list[dict[str, Any]]]) -> None:
+    in_memory, spilled, published = both(spec_of(schema_with(dimensions=DIMENSIONS)), numbered(batches))
+    assert len(published) == sum(map(len, batches))
+    assert same(in_memory, published) and same(spilled, published)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(st.lists(EVENT, min_size=1, max_size=3), min_size=1, max_size=3))
+def test_discovered_columns_hold_the_same_live_and_published(batches: list[list[dict[str, Any]]]) -> None:
+    declared = [{"type": "long", "name": "id"}]
+    spec = spec_of(schema_with(dimensions=declared, useSchemaDiscovery=True, includeAllDimensions=True))
+    in_memory, spilled, published = both(spec, numbered(batches))
+    for row in published:
+        # A column that is null in all rows of one is absent there.
+        for rows in (in_memory, spilled):
+            live = next(found for found in rows if found["id"] == row["id"])
+            assert all(same(live.get(name), row.get(name)) for name in row.keys() | live.keys() if name != "t")
+
+
+def test_a_column_widens_from_batch_to_batch() -> None:
+    values = [1, 2.5, "x", [1, None], {"a": 1}, None, []]
+    batches = numbered([[{"a": value}] for value in values])
+    spec = spec_of(schema_with(dimensions=[{"type": "long", "name": "id"}, {"type": "auto", "name": "a"}]))
+    for upto, wanted in ((1, [1]), (2, [1, 2.5]), (3, ["1", "2.5", "x"]), (4, [["1"], ["2.5"], ["x"], ["1", None]])):
+        for rows in both(spec, batches[:upto]):
+            assert [row["a"] for row in rows] == wanted
+    for rows in both(spec, batches):
+        # What came while the column held texts has become one.
+        assert [row["a"] for row in rows] == [1, 2.5, "x", ["1", None], {"a": 1}, None, []]
