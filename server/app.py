@@ -11,6 +11,7 @@ import siltstone
 from query.sql.frame import FUNCTIONS
 from server.api.answers import install_error_answers
 from server.api.avatica import avatica_router
+from server.api.cluster import cluster_router
 from server.api.coordinator import coordinator_router
 from server.api.datasources import datasources_router
 from server.api.internal import internal_routes
@@ -43,6 +44,7 @@ def build_app(parts: Parts) -> ASGIApp:
         app.include_router(task_router(parts.overlord, parts.store, logs.read))
     if parts.store is not None:
         app.include_router(coordinator_router(parts.store, parts.overlord))
+        app.include_router(cluster_router(parts, parts.store))
         app.include_router(lookup_router(parts.store, parts.directory, parts.clock))
         app.include_router(verify_router(parts.store, parts.storage, parts.scratch))
     if parts.middle_manager is not None:

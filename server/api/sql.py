@@ -94,7 +94,7 @@ def sql_router(queries: QueryService) -> APIRouter:
     @router.delete("/{query_id}")
     def cancel(query_id: str) -> Response:
         """Stops the statements of one id: 202, or 404 when none runs."""
-        return Response(status_code=202 if queries.cancel(query_id) else 404)
+        return Response(status_code=202 if queries.cancel(query_id) else 404, media_type="application/json")
 
     return router
 

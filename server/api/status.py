@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import resource
+from typing import Any
 
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -22,17 +23,7 @@ def status_router(parts: Parts) -> APIRouter:
     @router.get("/status")
     def status() -> Response:
         """Version and memory."""
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        memory = {"maxMemory": peak, "totalMemory": peak, "freeMemory": 0, "usedMemory": peak, "directMemory": 0}
-        body = {
-            "version": siltstone.__version__,
-            "modules": [],
-            "memory": memory,
-            "node": parts.node,
-            "roles": list(parts.settings.roles),
-            "python": platform.python_version(),
-        }
-        return JsonResponse(body)
+        return JsonResponse(status_body(parts))
 
     @router.get("/status/health")
     def health() -> Response:
@@ -56,3 +47,17 @@ def status_router(parts: Parts) -> APIRouter:
         return Response(generate_latest(parts.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return router
+
+
+def status_body(parts: Parts) -> dict[str, Any]:
+    """What Druid's status tells of a process."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    memory = {"maxMemory": peak, "totalMemory": peak, "freeMemory": 0, "usedMemory": peak, "directMemory": 0}
+    return {
+        "version": siltstone.__version__,
+        "modules": [],
+        "memory": memory,
+        "node": parts.node,
+        "roles": list(parts.settings.roles),
+        "python": platform.python_version(),
+    }
