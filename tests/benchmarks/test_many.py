@@ -45,7 +45,8 @@ class Loops:
         late = sum(1 for each in ordered if each > 100)
         return (
             f"{len(ordered)} events of supervisors' loops: median {statistics.median(ordered):.3f} ms, "
-            f"p99 {p99:.2f} ms, longest {ordered[-1]:.1f} ms, {late} over 100 ms; CPU {sum(self.cpu_ms):.0f} ms"
+            f"p99 {p99:.2f} ms, longest {ordered[-1]:.1f} ms, {late} over 100 ms; "
+            f"CPU {sum(self.cpu_ms):.0f} ms, longest {max(self.cpu_ms):.1f} ms"
         )
 
 
