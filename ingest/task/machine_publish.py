@@ -32,13 +32,20 @@ class PublishRules(CheckpointRules):
     def _publish_next(self) -> list[Command]:
         sequence = self.oldest_unpublished()
         if sequence is None or sequence.phase is not SequencePhase.COMPLETE or sequence.number in self.rewinding:
-            return []
+            return self._ask_if_forgotten()
         if not self.committer or sequence.record.state is SequenceState.VOID:
             return self._learn_outcome()
         if self.now_ms < sequence.not_before_ms:
             return []
         sequence.phase = SequencePhase.PUBLISHING
         return [Publish(sequence.record, again=sequence.pushed)]
+
+    def _ask_if_forgotten(self) -> list[Command]:
+        """Told to stop before a saved end is reached: whoever told it may no longer know the sequence, when
+        a reset voided it because the rest of its range is gone for ever."""
+        sequence = self.oldest_unpublished()
+        waits = sequence is not None and not sequence.is_open and sequence.phase is SequencePhase.READING
+        return self._learn_outcome() if self.stopping and waits else []
 
     def _close_gap(self) -> list[Command]:
         """Told of a sequence that does not follow the last one known: asks for all in between."""

@@ -127,6 +127,12 @@ MUTANTS = [
         "no-gap-question", "a gap in what was told is asked for", "CK-1", lambda: [(Publishing, "_close_gap", nothing)]
     ),
     Mutant(
+        "forgotten-not-asked",
+        "told to stop short of a saved end, a task asks what became of it",
+        "PR-24",
+        lambda: [(Publishing, "_ask_if_forgotten", nothing)],
+    ),
+    Mutant(
         "jump-over-gap",
         "a successor is taken only without a gap",
         "CK-1",

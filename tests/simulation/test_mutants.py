@@ -101,6 +101,10 @@ UNSEEN: dict[str, tuple[str, str] | tuple[str, str, dict[str, object]]] = {
     "stays-below-log-start": (CHECKPOINT, "test_below_the_log_start_it_withdraws_and_an_old_notice_is_ignored"),
     "keeps-void": (CHECKPOINT, "test_a_void_sequence_takes_all_later_ones_along_and_ends_the_attempt"),
     "no-ask-under-pressure": (CHECKPOINT, "test_a_sequence_that_fills_the_disk_is_ended"),
+    "forgotten-not-asked": (
+        PUBLISH,
+        "test_told_to_stop_short_of_a_saved_end_it_asks_what_became_of_it_and_ends_when_that_is_void",
+    ),
     "everybody-uploads": (PUBLISH, "test_another_replica_keeps_its_rows_and_asks_what_became_of_them"),
     "drops-unacknowledged": (PUBLISH, "test_another_replica_keeps_its_rows_and_asks_what_became_of_them"),
     "never-too-old": (ANSWERING, "test_below_what_was_dropped_it_is_too_old_never_less_rows"),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ingest.protocol import CommitterCommand, PublishOutcome, PublishReply, StopCommand
+from ingest.protocol import CommitterCommand, PublishOutcome, PublishReply, SequenceState, StopCommand
 from ingest.task import messages as m
 from ingest.task.messages import TaskStatus as S
 from ingest.task.sequence import SequencePhase
@@ -173,6 +173,18 @@ def test_a_graceful_stop_seals_publishes_hands_off_and_ends_well() -> None:
 def test_a_graceful_stop_with_nothing_read_ends_at_once() -> None:
     task = Task().start()
     task.command(StopCommand(1, True, "drain"))
+    assert task.did[-1] == m.Finish(True, None)
+
+
+def test_told_to_stop_short_of_a_saved_end_it_asks_what_became_of_it_and_ends_when_that_is_void() -> None:
+    task = reading()  # up to 5; the rest of the topic is gone for ever
+    task.pause()
+    task.seal(sealed(0, at(0, 0), at(9, 0), released=True))
+    assert m.AskSequences(0) not in task.did, "its supervisor tells it, as long as it has one"
+    task.command(StopCommand(1, True, "nothing left to read"))
+    assert m.AskSequences(0) in [*task.did, *task.tick(1_000)]
+    assert m.AskSequences(0) in task.tick(1_000), "again and again"
+    task.told(sealed(0, at(0, 0), at(9, 0), released=True, state=SequenceState.VOID))
     assert task.did[-1] == m.Finish(True, None)
 
 
