@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from query.kernels.kernel import Kernel
 from query.sql.sketches import shape_of
-from segments.sketch import answers, hll, quantiles, theta, tuples
+from segments.sketch import answers, distinct, hll, quantiles, theta, tuples
 from segments.sketch.build import column_sketch, row_sketches
 from segments.sketch.merge import merge_values
 from segments.sketch.shape import SketchKind, SketchShape
@@ -48,6 +48,20 @@ def _of_one(shape: SketchShape, values: Any) -> bytes | None:
     block = len(values) if shape.kind is SketchKind.QUANTILES else BLOCK
     parts = [column_sketch(shape, values.slice(at, block)) for at in range(0, len(values), max(block, 1))]
     return parts[0] if len(parts) == 1 else merge_values(shape, parts)
+
+
+def _marks(specs: Any, values: Any) -> Any:
+    if not len(specs):
+        return pa.array([], pa.uint64())
+    return distinct.marks(shape_of(_constant(specs)), _flat(values))
+
+
+def _of_marks(specs: Any, lists: Any) -> Any:
+    if not len(specs):
+        return pa.array([], pa.binary())
+    shape = shape_of(_constant(specs))
+    made = [distinct.of_marks(shape, one.values) if one.is_valid else None for one in _flat(lists)]
+    return pa.array(made, pa.binary())
 
 
 def _of_pairs(specs: Any, lists: Any) -> Any:
@@ -176,6 +190,10 @@ def _tuple_quantiles(sketches: Any, columns: Any, sizes: Any) -> Any:
 
 _DOUBLES = pa.list_(pa.float64())
 KERNELS = {
+    "sketch_marks_of_texts": Kernel(_marks, ("VARCHAR", "VARCHAR"), "UBIGINT"),
+    "sketch_marks_of_longs": Kernel(_marks, ("VARCHAR", "BIGINT"), "UBIGINT"),
+    "sketch_marks_of_doubles": Kernel(_marks, ("VARCHAR", "DOUBLE"), "UBIGINT"),
+    "sketch_of_marks": Kernel(_of_marks, ("VARCHAR", "UBIGINT[]"), "BLOB"),
     "sketch_of_texts": Kernel(_of_values, ("VARCHAR", "VARCHAR[]"), "BLOB"),
     "sketch_of_longs": Kernel(_of_values, ("VARCHAR", "BIGINT[]"), "BLOB"),
     "sketch_of_doubles": Kernel(_of_values, ("VARCHAR", "DOUBLE[]"), "BLOB"),

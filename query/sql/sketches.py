@@ -80,8 +80,11 @@ def collected(session: Session, shape: SketchShape, operand: Term, suffix: str, 
     kernel, value = _values(shape, operand, name)
     if operand.type.multi or operand.family is Family.ARRAY:
         return f"{session.kernel(kernel)}({spec}, flatten(list({value}){suffix}))"
-    distinct = "DISTINCT " if shape.kind in DISTINCT_KINDS else ""
-    return f"{session.kernel(kernel)}({spec}, list({distinct}{value}){suffix})"
+    if shape.kind not in DISTINCT_KINDS:
+        return f"{session.kernel(kernel)}({spec}, list({value}){suffix})"
+    # Eight bytes of each different value are held, not the values.
+    mark = f"{session.kernel(kernel.replace('sketch_of', 'sketch_marks_of'))}({spec}, {value})"
+    return f"{session.kernel('sketch_of_marks')}({spec}, list(DISTINCT {mark}){suffix})"
 
 
 def _values(shape: SketchShape, operand: Term, name: str) -> tuple[str, str]:

@@ -30,11 +30,12 @@ def singles(shape: SketchShape, first: Hashes, second: Hashes, counts: BoolArray
     """One sketch a value; null where the value does not count."""
     rows = np.zeros((len(first), _SINGLE_BYTES), dtype=np.uint8)
     rows[:, :8] = np.frombuffer(_header(shape, _LIST, 3, 1), dtype=np.uint8)
-    rows[:, 8:] = _coupons(first, second).astype("<u4").view(np.uint8).reshape(-1, 4)
+    rows[:, 8:] = coupons(first, second).astype("<u4").view(np.uint8).reshape(-1, 4)
     return binary_of(rows, counts)
 
 
-def _coupons(first: Hashes, second: Hashes) -> Coupons:
+def coupons(first: Hashes, second: Hashes) -> Coupons:
+    """What a sketch keeps of each value, from both halves of its hash."""
     address = first & np.uint64(0x3FFFFFF)
     zeros = 64 - _bit_length(second)
     value = np.minimum(zeros, 62).astype(np.uint64) + np.uint64(1)

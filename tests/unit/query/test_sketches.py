@@ -249,4 +249,4 @@ def test_what_does_not_fit_says_why(expression: str, told: str) -> None:
 def test_only_statements_that_need_kernels_name_them() -> None:
     assert planned("SELECT COUNT(*) FROM t").functions == ()
     names = [use.name for use in planned("SELECT HLL_SKETCH_ESTIMATE(DS_HLL(n)) FROM t").functions]
-    assert sorted(names) == ["sketch_estimate", "sketch_of_longs"]
+    assert sorted(names) == ["sketch_estimate", "sketch_marks_of_longs", "sketch_of_marks"]

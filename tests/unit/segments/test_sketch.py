@@ -11,6 +11,7 @@ from segments.arrow_arrays import array_of
 from segments.sketch import hll, quantiles, theta, tuples
 from segments.sketch.answers import estimate, is_sketch
 from segments.sketch.build import column_sketch, row_sketches
+from segments.sketch.distinct import marks, of_marks
 from segments.sketch.merge import merge_all, merge_runs, merge_values
 from segments.sketch.shape import SketchKind, SketchShape, kind_of
 
@@ -162,3 +163,14 @@ def test_type_names_lead_to_their_kind() -> None:
     assert kind_of("json") is None
     with pytest.raises(ValueError, match="a power of two from 16"):
         SketchShape(SketchKind.THETA, 1000)
+
+
+@pytest.mark.parametrize("kind", [SketchKind.HLL, SketchKind.THETA])
+@given(values=st.lists(st.one_of(st.none(), st.text(max_size=4)), max_size=60))
+def test_marks_put_together_are_the_sketch_of_the_values(kind: SketchKind, values: list[str | None]) -> None:
+    shape = SketchShape(kind, 4 if kind is SketchKind.HLL else 16)
+    column = pa.array(values, pa.string())
+    whole, made = column_sketch(shape, column), of_marks(shape, marks(shape, column))
+    assert (made is None) == (whole is None)
+    if made is not None and whole is not None:
+        assert estimate(kind, made) == estimate(kind, whole)
