@@ -34,7 +34,7 @@ SEEN = {
     "newest-publish-only": 35,
     "acquire-unreleased": 0,
     "silent-forever": 56,
-    "newest-fact-only": 224,
+    "newest-fact-only": 266,
     "tell-before-saving": 108,
     "leader-from-nothing": 2,
     "rest-keeps-epochs": 10,
@@ -62,7 +62,7 @@ SEEN = {
     "bad-no-final-round": 2,
 }
 
-LOOK = 150
+LOOK = 400
 
 CHECKPOINT = "tests.unit.protocol.test_task_checkpoint"
 PUBLISH = "tests.unit.protocol.test_task_publish"
