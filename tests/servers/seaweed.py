@@ -44,7 +44,8 @@ class Seaweed(Server):
         (self.home / "data").mkdir(exist_ok=True)
         out: list[str | Path] = [weed, "-logtostderr", "mini", f"-dir={self.home / 'data'}"]
         out += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-admin.ui=false", "-webdav=false"]
-        out += ["-master.telemetry=false", f"-bucket={self.bucket}"]
+        # Its own fixed port for each protocol would keep a second server from starting on this machine.
+        out += ["-master.telemetry=false", "-s3.port.lance=0", f"-bucket={self.bucket}"]
         roles = ("master", "volume", "filer", "s3", "s3.port.iceberg", "admin")
         for role, port in zip(roles, self.ports, strict=True):
             name = role if "port" in role else f"{role}.port"
