@@ -107,19 +107,36 @@ def accept_database(
 
 @app.command()
 def query(
-    sql: Annotated[str, typer.Argument(help="One SELECT; - reads it from standard input.")],
+    sql: Annotated[
+        str | None, typer.Argument(help="One SELECT; - reads statements from standard input; none: a prompt.")
+    ] = None,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
     csv: Annotated[bool, typer.Option("--csv", help="CSV with a header line.")] = False,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="table, vertical, csv, json or lines (one JSON object a row).")
+    ] = None,
+    timing: Annotated[bool, typer.Option("--timing", help="Tell how long it took, on standard error.")] = False,
+    context: Annotated[
+        list[str] | None, typer.Option("--context", help="KEY=VALUE of Druid's query context; may be repeated.")
+    ] = None,
 ) -> None:
-    """Ask one question in SQL and print the rows."""
-    text = typer.get_text_stream("stdin").read() if sql == "-" else sql
+    """Ask in SQL and print the rows; without a statement, a prompt with history and completion."""
+    if sql is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise typer.BadParameter("a statement is needed where there is no terminal to ask at", param_hint="SQL")
     with out.failures():
+        asked = out.asked_format(as_json, csv, format_)
+        pairs = out.pairs(context or [])
         client = siltstone.Client(url)
-        if csv:
-            out.csv(client.sql_text(text, "csv"))
-        else:
-            out.rows(client.sql(text), as_json)
+        if sql is not None and asked in ("table", "json", "csv") and not timing and not pairs and sql != "-":
+            if asked == "csv":
+                out.csv(client.sql_text(sql, "csv"))
+            else:
+                out.rows(client.sql(sql), asked == "json")
+            return
+        from server.shell.command import run
+
+        raise typer.Exit(run(client, sql, asked, timing, pairs))
 
 
 @app.command()

@@ -80,6 +80,29 @@ def read_json(file: Path) -> dict[str, Any]:
     return value
 
 
+def asked_format(as_json: bool, as_csv: bool, named: str | None) -> str:
+    """The one format that the options ask for; a Failure when they differ or name none."""
+    chosen = {name for name, is_asked in (("json", as_json), ("csv", as_csv)) if is_asked} | (
+        {named} if named else set()
+    )
+    if len(chosen) > 1:
+        raise Failure(f"--json, --csv and --format ask for different formats: {', '.join(sorted(chosen))}")
+    found = chosen.pop() if chosen else "table"
+    known = ("table", "vertical", "csv", "json", "lines")
+    if found not in known:
+        raise Failure(f"--format {found}: it is none of {', '.join(known)}")
+    return found
+
+
+def pairs(words: list[str]) -> dict[str, str]:
+    """``KEY=VALUE`` words by key; a Failure for another."""
+    split = [word.partition("=") for word in words]
+    wrong = [word for word, (key, sign, _) in zip(words, split, strict=True) if not key or not sign]
+    if wrong:
+        raise Failure(f"--context {wrong[0]}: expected KEY=VALUE")
+    return {key: value for key, _, value in split}
+
+
 def columns(rows: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
     return [{name: row.get(name) for name in names} for row in rows]
 

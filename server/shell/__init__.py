@@ -1,0 +1,1 @@
+"""``siltstone query`` at a terminal: statements in, tables out, with history, completion and timing."""
