@@ -100,47 +100,56 @@ class Published:
         raise AssertionError("there are no tasks")
 
 
-def _published(
-    name: str, table: pa.Table, schema: SegmentSchema, storage: MemoryDeepStorage, root: Path
-) -> TableSnapshot:
-    path = root / f"{name}.parquet"
-    pq.write_table(table, path)
+def segment_of(
+    name: str, number: int, table: pa.Table, schema: SegmentSchema, storage: MemoryDeepStorage, root: Path
+) -> DataSegment:
+    """The table as a published segment in the storage; its rows are sorted by time."""
+    path = root / f"{name}-{number}.parquet"
+    pq.write_table(table, path, compression="zstd", row_group_size=131_072)
     content = path.read_bytes()
     times = table["__time"].cast(pa.int64())
-    segment = DataSegment(
-        id=SegmentId(data_source(name), Interval(START_MS, START_MS + DAY_MS), "v1", 0),
+    return DataSegment(
+        id=SegmentId(data_source(name), Interval(START_MS, START_MS + DAY_MS), "v1", number),
         rows=len(table),
         size_bytes=len(content),
         schema=schema,
-        load_spec=storage.push(path, f"{name}/0.parquet"),
+        load_spec=storage.push(path, f"{name}/{number}.parquet"),
         min_time_ms=times[0].as_py(),
         max_time_ms=times[-1].as_py(),
         offsets=((0, 0, len(table)),),
         checksum=hashlib.sha256(content).hexdigest(),
         spec_version=1,
-        sequence=f"{name}_1_0",
+        sequence=f"{name}_1_{number}",
         input_rows=len(table),
     )
+
+
+def _published(
+    name: str, table: pa.Table, schema: SegmentSchema, storage: MemoryDeepStorage, root: Path
+) -> TableSnapshot:
+    segment = segment_of(name, 0, table, schema, storage, root)
     return TableSnapshot(name, 1, schema, (segment,), (), (), {name: {0: len(table)}}, {name: {0: 0}}, (), ())
 
 
 class World:
     """The server; a context. Everything it starts ends with it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(
+        self, root: Path, catalog: Published | None = None, storage: MemoryDeepStorage | None = None, threads: int = 1
+    ) -> None:
         [self.port] = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
         self.clock = SystemClock()
-        storage = MemoryDeepStorage()
-        self.catalog = Published(
+        storage = storage or MemoryDeepStorage()
+        self.catalog = catalog or Published(
             {
                 "clicks": _published("clicks", clicks(), CLICK_COLUMNS, storage, root),
                 "numbers": _published("numbers", numbers(), NUMBER_COLUMNS, storage, root),
             }
         )
-        engine = EngineSettings(workers=2, threads=1, memory_bytes=256 << 20)
+        engine = EngineSettings(workers=2, threads=threads, memory_bytes=1 << 30 if catalog else 256 << 20)
         settings = NodeSettings(engine=engine)
-        cache = SegmentCache(root / "cache", storage, 1 << 30)
+        cache = SegmentCache(root / "cache", storage, 8 << 30)
         self.node = QueryNode("n", self.catalog, self.catalog, cache, root / "mirror", settings, self.clock)
         self.jdbc = Connections(JDBC, self.clock)
         parts = Parts(

@@ -1,0 +1,151 @@
+"""Tables for the query figures: edits and ad events in Parquet segments, and a task that serves live rows of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from query.source import LiveAttempt, RequiredSequence, TableSnapshot
+from segments.live import ChunkInfo, LiveAnswer, LiveAsk, LiveSequence, LiveStatus
+from segments.schema import ColumnSpec, ColumnType, SegmentSchema
+from segments.storage.memory import MemoryDeepStorage
+from tests.clients.world import START_MS, Published, segment_of
+
+SEGMENTS = 8
+CHUNK_ROWS = 20_000
+EDITS = SegmentSchema.of(
+    [ColumnSpec(name, ColumnType.STRING) for name in ("channel", "page", "user", "isRobot")]
+    + [ColumnSpec(name, ColumnType.LONG) for name in ("added", "deleted")]
+)
+ADS = SegmentSchema.of(
+    [ColumnSpec(name, ColumnType.STRING) for name in ("user_id", "ad_id", "ad_type", "event_type")]
+    + [ColumnSpec("price", ColumnType.DOUBLE)]
+)
+
+
+def edits(count: int, first: int = 0) -> pa.Table:
+    """50 channels, 50,000 pages, 20,000 users; a day of rows in the order of time."""
+    random = np.random.default_rng(first + 1)
+    pages = np.array([f"Page «{n}» of the encyclopédie" for n in range(50_000)], dtype=object)
+    users = np.array([f"user{n}" for n in range(20_000)], dtype=object)
+    channels = np.array([f"#{n}.wikipedia" for n in range(50)], dtype=object)
+    return pa.table(
+        {
+            "__time": _times(count, first),
+            "channel": pa.array(channels[random.zipf(1.5, count) % 50]),
+            "page": pa.array(pages[random.integers(0, 50_000, count)]),
+            "user": pa.array(users[random.integers(0, 20_000, count)]),
+            "isRobot": pa.array(np.array(["true", "false"], dtype=object)[random.integers(0, 2, count)]),
+            "added": pa.array(random.integers(0, 3_000, count)),
+            "deleted": pa.array(random.integers(0, 300, count)),
+        }
+    )
+
+
+def ads(count: int, first: int = 0) -> pa.Table:
+    """As many users as a tenth of the rows, 1,000 ads."""
+    random = np.random.default_rng(first + 2)
+    users = np.array([f"{n:08x}-0000-4000-8000-{n:012x}" for n in range(max(count // 10, 1))], dtype=object)
+    kinds = np.array(["banner", "modal", "sponsored-search", "mail", "mobile"], dtype=object)
+    events = np.array(["view", "click", "purchase"], dtype=object)
+    named = np.array([f"ad{n}" for n in range(1_000)], dtype=object)
+    return pa.table(
+        {
+            "__time": _times(count, first),
+            "user_id": pa.array(users[random.integers(0, len(users), count)]),
+            "ad_id": pa.array(named[random.integers(0, 1_000, count)]),
+            "ad_type": pa.array(kinds[random.integers(0, 5, count)]),
+            "event_type": pa.array(events[random.integers(0, 3, count)]),
+            "price": pa.array(random.random(count)),
+        }
+    )
+
+
+def _times(count: int, first: int) -> pa.Array[Any]:
+    return pa.array(START_MS + (np.arange(count) + first) * 8, pa.timestamp("ms", "UTC"))
+
+
+@dataclass
+class Serving(Published):
+    """Tables of which a task may hold live rows."""
+
+    live: dict[str, list[pa.Table]] = field(default_factory=dict)
+    asked: int = 0
+
+    def ask(self, attempt: LiveAttempt, ask: LiveAsk, timeout_ms: int) -> LiveAnswer:
+        self.asked += 1
+        begin = ask.vector[0]
+        chunks, at = [], begin
+        for number, table in enumerate(self.live[attempt.supervisor], 1):
+            times = table["__time"].cast(pa.int64())
+            span = (times[0].as_py(), times[-1].as_py())
+            chunks.append(ChunkInfo(number, 1, len(table), table.nbytes, ((0, at, at + len(table)),), *span))
+            at += len(table)
+        sequence = LiveSequence(1, 1, {0: begin}, {0: at}, None, tuple(chunks))
+        return LiveAnswer(LiveStatus.OK, attempt.token, 1, (sequence,))
+
+    def fetch(self, attempt: LiveAttempt, chunk: ChunkInfo, timeout_ms: int) -> bytes:
+        table = self.live[attempt.supervisor][chunk.number - 1]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return sink.getvalue().to_pybytes()
+
+
+@dataclass(frozen=True)
+class Made:
+    """The catalogue, its storage, and per table the Parquet files that bare DuckDB reads: one for live rows, too."""
+
+    catalog: Serving
+    storage: MemoryDeepStorage
+    files: dict[str, list[str]]
+
+
+def made(root: Path, rows: int, live_share: float) -> Made:
+    """``edits`` and ``ads`` with so many rows each, the last share of them live."""
+    storage, files = MemoryDeepStorage(), {}
+    catalog = Serving({})
+    for name, schema, make in (("edits", EDITS, edits), ("ads", ADS, ads)):
+        whole = make(rows)
+        published = rows - int(rows * live_share)
+        step = -(-published // SEGMENTS)
+        parts = [whole.slice(at, min(step, published - at)) for at in range(0, published, step)]
+        segments = tuple(segment_of(name, at, part, schema, storage, root) for at, part in enumerate(parts))
+        files[name] = [str(root / f"{name}-{at}.parquet") for at in range(len(parts))]
+        required: tuple[RequiredSequence, ...] = ()
+        attempts: tuple[LiveAttempt, ...] = ()
+        if published < rows:
+            rest = whole.slice(published)
+            catalog.live[name] = [rest.slice(at, CHUNK_ROWS) for at in range(0, len(rest), CHUNK_ROWS)]
+            path = root / f"{name}-live.parquet"
+            pq.write_table(rest, path)
+            files[name].append(str(path))
+            start = {0: published}
+            required = (RequiredSequence(name, 1, 1, 1, start, {0: 0}, None, {0: rows}),)
+            attempts = (LiveAttempt(name, 1, f"token-{name}", "127.0.0.1:1", True),)
+        snapshot = TableSnapshot(
+            name, 1, schema, segments, (), (), {name: {0: published}}, {name: {0: 0}}, required, attempts
+        )
+        catalog.tables[name] = snapshot
+    return Made(catalog, storage, files)
+
+
+def many_segments(catalog: Serving, name: str, count: int) -> None:
+    """Repeats a table's segments in the timeline, an hour each, until there are so many (their files are shared)."""
+    snapshot = catalog.tables[name]
+    hour = 3_600_000
+    segments = [
+        replace(
+            snapshot.segments[at % len(snapshot.segments)],
+            id=replace(snapshot.segments[0].id, partition_num=at),
+            min_time_ms=START_MS + at * hour,
+            max_time_ms=START_MS + (at + 1) * hour - 1,
+        )
+        for at in range(count)
+    ]
+    catalog.tables[name] = replace(snapshot, segments=tuple(segments), version=snapshot.version + 1)

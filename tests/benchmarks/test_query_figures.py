@@ -1,0 +1,138 @@
+"""Queries over HTTP beside bare DuckDB on the same Parquet files: published only, with 5 % live rows, and planning.
+
+SILTSTONE_BENCH_ROWS (1,000,000) rows a table. The two take turns; a figure is the median of SILTSTONE_BENCH_ROUNDS
+(9) turns, in milliseconds of wall time. DuckDB is asked in this process, with as many threads as a query worker.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from query.bound import BoundQuery
+from query.model import SqlRequest
+from query.node import NOTHING
+from query.sql.planner import plan
+from siltstone import Client
+from tests.benchmarks.query_tables import made, many_segments
+from tests.clients.world import World
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3_600)]
+ROWS = int(os.environ.get("SILTSTONE_BENCH_ROWS", "1000000"))
+ROUNDS = int(os.environ.get("SILTSTONE_BENCH_ROUNDS", "9"))
+THREADS = int(os.environ.get("SILTSTONE_BENCH_THREADS", "2"))
+QUESTIONS = {
+    "count": ("SELECT COUNT(*) FROM edits", None),
+    "filtered count": ("SELECT COUNT(*) FROM edits WHERE channel = '#7.wikipedia' AND added > 100", None),
+    "top 10 of one": ("SELECT channel, COUNT(*) AS n FROM edits GROUP BY channel ORDER BY n DESC LIMIT 10", None),
+    "two with sums": (
+        'SELECT channel, "isRobot", SUM(added) AS a, SUM(deleted) AS d FROM edits GROUP BY 1, 2 ORDER BY 1, 2',
+        None,
+    ),
+    "minute series": (
+        "SELECT TIME_FLOOR(__time, 'PT1M') AS t, COUNT(*) AS n, SUM(added) AS a FROM edits GROUP BY 1 ORDER BY 1",
+        "SELECT time_bucket(INTERVAL '1 minute', __time) AS t, COUNT(*) AS n, SUM(added) AS a FROM edits "
+        "GROUP BY 1 ORDER BY 1",
+    ),
+    "distinct users": ("SELECT COUNT(DISTINCT user_id) FROM ads", None),
+    "newest 1,000": ("SELECT __time, page, added FROM edits ORDER BY __time DESC LIMIT 1000", None),
+    "ads by type": (
+        "SELECT ad_type, event_type, COUNT(*) AS n, SUM(price) AS p FROM ads GROUP BY 1, 2 ORDER BY 1, 2",
+        None,
+    ),
+}
+
+
+def bare(files: dict[str, list[str]]) -> duckdb.DuckDBPyConnection:
+    """DuckDB as somebody would use it on the files."""
+    connection = duckdb.connect(config={"threads": THREADS})
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET GLOBAL parquet_metadata_cache = true")
+    for name, paths in files.items():
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet({paths})")
+    return connection
+
+
+def took(work: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    work()
+    return (time.perf_counter() - begun) * 1_000
+
+
+@pytest.mark.parametrize("live_share", [0.0, 0.05])
+def test_queries_beside_bare_duckdb(tmp_path: Path, live_share: float) -> None:
+    tables = made(tmp_path, ROWS, live_share)
+    control = bare(tables.files)
+    print(f"\n{ROWS:,} rows a table, {live_share:.0%} live, {THREADS} threads, load {os.getloadavg()[0]:.1f}")
+    print("| query | bare DuckDB ms | Siltstone ms | ratio | beyond ms | first ms |\n|---|---|---|---|---|---|")
+    with World(tmp_path / "node", tables.catalog, tables.storage, THREADS) as world:
+        client = Client(world.url)
+        client.sql("SELECT 1")
+        for name, (sql, plain) in QUESTIONS.items():
+            first = took(lambda sql=sql: client.sql(sql))  # type: ignore[misc]
+            own, other = [], []
+            for _ in range(ROUNDS):
+                other.append(took(lambda asked=plain or sql: control.execute(asked).fetchall()))  # type: ignore[misc]
+                own.append(took(lambda sql=sql: client.sql(sql)))  # type: ignore[misc]
+            mine, theirs = statistics.median(own), statistics.median(other)
+            print(f"| {name} | {theirs:.1f} | {mine:.1f} | {mine / theirs:.2f} | {mine - theirs:+.1f} | {first:.0f} |")
+
+
+def test_planning_over_many_segments(tmp_path: Path) -> None:
+    tables = made(tmp_path, 20_000, 0.0)
+    many_segments(tables.catalog, "edits", 10_000)
+    hour = "__time >= TIMESTAMP '2024-02-01 00:00:00' AND __time < TIMESTAMP '2024-02-01 03:00:00'"
+    with World(tmp_path / "node", tables.catalog, tables.storage) as world:
+        node = world.node
+        Client(world.url).sql("SELECT 1")
+        node.refresh()
+        asked = SqlRequest(
+            f"SELECT channel, SUM(added) AS a FROM edits WHERE {hour} GROUP BY 1 ORDER BY 2 DESC LIMIT 10"
+        )
+
+        def planned() -> None:
+            query = BoundQuery(node, NOTHING)
+            try:
+                for use in plan(asked, query, 0).tables:
+                    query.relation(use)
+            finally:
+                query.close()
+
+        planned()
+        times = sorted(took(planned) for _ in range(50))
+        print(f"\nplanning with 10,000 segments, 3 of them read: median {times[25]:.2f} ms, worst {times[-1]:.2f} ms")
+
+
+def test_many_queries_at_once(tmp_path: Path) -> None:
+    tables = made(tmp_path, ROWS, 0.05)
+    with World(tmp_path / "node", tables.catalog, tables.storage, THREADS) as world:
+        client = Client(world.url)
+        sql = QUESTIONS["top 10 of one"][0]
+        client.sql(sql)
+        alone = statistics.median(took(lambda: client.sql(sql)) for _ in range(ROUNDS))
+        times: list[float] = []
+
+        def ask() -> None:
+            for _ in range(4):
+                times.append(took(lambda: client.sql(sql)))
+
+        threads = [threading.Thread(target=ask) for _ in range(50)]
+        begun = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        wall = time.perf_counter() - begun
+        times.sort()
+        print(
+            f"\n50 at once: {len(times) / wall:.0f} queries a second, p50 {times[len(times) // 2]:.0f} ms, "
+            f"p99 {times[int(len(times) * 0.99)]:.0f} ms; alone {alone:.0f} ms"
+        )
