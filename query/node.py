@@ -20,6 +20,7 @@ from query.columns import table_def
 from query.engine import Engine, EngineSettings
 from query.errors import QueryError, QueryUnavailable
 from query.live import BoundTable, LiveTables
+from query.live_columns import LiveColumns
 from query.lookups.cache import LookupCache
 from query.lookups.source import LookupSource, NoLookups
 from query.mirror import Mirror
@@ -169,6 +170,7 @@ class QueryNode:
         self._prefetcher = ThreadPoolExecutor(settings.prefetches, "query-prefetch")
         self._timeline = TimelineCache(catalog, cache, self._prefetcher, clock)
         self._live = LiveTables(self._timeline, live, self._mirror, settings.live, clock)
+        self._columns = LiveColumns(self._live.bind, clock)
         roots = [cache.root, self._mirror.root]
         self._owns_engine = engine is None
         self._engine = engine or Engine(settings.engine, roots, mirror_dir / "spill", clock)
@@ -194,6 +196,7 @@ class QueryNode:
         self._stopping.set()
         if self._follower is not None:
             self._follower.join()
+        self._columns.stop()
         self._live.stop()
         self.lookups.close()
         self._prefetcher.shutdown(wait=False, cancel_futures=True)
@@ -320,9 +323,9 @@ class QueryNode:
         return self._timeline.names()
 
     def table(self, name: str) -> TableDef | None:
-        """A table's columns, without its live rows' (no task is asked)."""
+        """A table's columns, with those of its live rows as they were last seen (no task is asked)."""
         at = self._timeline.current(name)
-        return None if at is None else table_def(name, at.snapshot.schema, at.schemas, ())
+        return None if at is None else table_def(name, at.snapshot.schema, at.schemas, self._columns.of(name))
 
     def lookup_names(self) -> Sequence[str]:
         """Names of all lookups."""
@@ -338,11 +341,18 @@ class QueryNode:
 
     def rows_at_hand(self, use: TableUse) -> Relation:
         """A relation over a table of INFORMATION_SCHEMA or sys."""
+        if use.datasource == "COLUMNS":
+            self._columns.look(self._live_names())
         rows = inline_rows(use, self, self.system)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_table(rows)
         return bind_rows(use, sink.getvalue().to_pybytes())
+
+    def _live_names(self) -> list[str]:
+        """Tables that may have rows which are not published."""
+        found = ((name, self._timeline.current(name)) for name in self._timeline.names())
+        return [name for name, at in found if at is not None and at.snapshot.required]
 
     def pin(self, segment: DataSegment) -> Path:
         """A segment's local file, kept until ``unpin``."""

@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import queue
+import re
 import signal
 import socket
 import sys
@@ -40,6 +41,7 @@ from query.worker_wire import (
 _PR_SET_PDEATHSIG = 1
 # What a statement may use as a table without naming a relation; the planner emits no other.
 _TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
+_OWN_TABLES = re.compile(r"\s*WITH(\s+RECURSIVE)?\s", re.IGNORECASE)
 PIECE_BYTES_MAX = 128 * 2**20
 
 
@@ -108,13 +110,13 @@ class Sandbox:
         try:
             if is_cancelled:
                 raise Refused("the query was cancelled before it began")
-            # Checked before the views exist, so that a refused statement opens no file.
+            # Checked by itself and before anything is offered, so that a refused statement opens no file.
             _check(connection, job)
             for relation in job.relations:
                 self._offer(connection, relation)
             uses = [FunctionUse(one.name, one.path) for one in job.functions]
             with offered(self._database, uses, self._pairs):
-                reader = connection.sql(job.sql).to_arrow_reader(self._batch_rows)
+                reader = connection.sql(_joined(job)).to_arrow_reader(self._batch_rows)
                 yield reader.schema
                 yield from reader
         finally:
@@ -142,7 +144,6 @@ class Sandbox:
             connection.register(source.name, self._map_chunks(source))
         for rows in relation.rows:
             connection.register(rows.name, _row_table(rows))
-        connection.execute(f'CREATE TEMP VIEW "{relation.name}" AS {relation.sql}')
 
     def _map_chunks(self, source: ArrowInput) -> pa.Table:
         tables = []
@@ -153,6 +154,19 @@ class Sandbox:
             tables.append(table.select(list(source.columns)))
         names = [f"k{place}" for place in range(len(source.columns))]
         return pa.concat_tables([table.rename_columns(names) for table in tables])
+
+
+def _joined(job: Job) -> str:
+    """The statement with its relations before it. Views would do as well, but each is bound to its files when it is
+    made and again when it is used, which costs more than many a query.
+    """
+    if not job.relations:
+        return job.sql
+    # Not materialized: what a statement does not need of a relation must not be read.
+    offered_ = [f'"{relation.name}" AS NOT MATERIALIZED ({relation.sql})' for relation in job.relations]
+    own = _OWN_TABLES.match(job.sql)
+    begin, rest = ("WITH", f" {job.sql}") if own is None else (own[0], f", {job.sql[own.end() :]}")
+    return f"{begin} {', '.join(offered_)}{rest}"
 
 
 def _check(connection: duckdb.DuckDBPyConnection, job: Job) -> None:

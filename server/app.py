@@ -14,6 +14,7 @@ from server.api.avatica import avatica_router
 from server.api.cluster import cluster_router
 from server.api.coordinator import coordinator_router
 from server.api.datasources import datasources_router
+from server.api.described import describe
 from server.api.internal import internal_routes
 from server.api.lookups import lookup_router
 from server.api.native import native_router
@@ -33,7 +34,8 @@ from server.task_logs import TaskLogs
 
 def build_app(parts: Parts) -> ASGIApp:
     """The application; every service in ``parts`` must be ready to be asked."""
-    app = FastAPI(title="Siltstone", version=siltstone.__version__, docs_url="/docs", redoc_url=None)
+    app = FastAPI(title="Siltstone", version=siltstone.__version__, docs_url=None, redoc_url=None)
+    describe(app)
     install_error_answers(app)
     app.include_router(status_router(parts))
     if parts.overlord is not None:

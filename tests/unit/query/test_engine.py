@@ -94,6 +94,27 @@ def test_a_statement_reads_its_relation_and_nothing_else(engine: Engine, folder:
 
 
 @pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("WITH w AS (SELECT c0 FROM r WHERE c0 > 1) SELECT sum(w.c0), count(*) FROM w, r", [(15, 6)]),
+        (
+            " with recursive w AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM w WHERE n < 3) SELECT count(*) FROM w, r",
+            [(9,)],
+        ),
+        ("(SELECT c0 FROM r WHERE c0 = 1) UNION ALL (SELECT c0 FROM r WHERE c0 = 3)", [(1,), (3,)]),
+        ("SELECT (SELECT max(c0) FROM r AS i WHERE i.c0 < o.c0) FROM r AS o ORDER BY c0", [(None,), (1,), (2,)]),
+        ("VALUES (1), (2)", [(1,), (2,)]),
+    ],
+)
+def test_statements_of_every_shape_read_their_relation(
+    engine: Engine, folder: Path, statement: str, expected: list[tuple[object, ...]]
+) -> None:
+    path = write(folder, "shapes.parquet", x=[1, 2, 3])
+    relation = bind_table(use(x=BIGINT), [FileGroup(schema(ColumnSpec("x", LONG)), (path,))], [])
+    assert rows(engine, statement, relation) == expected
+
+
+@pytest.mark.parametrize(
     "statement",
     [
         "SELECT * FROM read_text('/etc/passwd')",

@@ -32,6 +32,21 @@ def test_published_and_live_rows_make_one_answer(start: Start, table: MemoryTabl
     assert grouped == [("p0", 6), ("p1", 5), ("p2", 5)]
 
 
+def test_columns_that_the_stream_brought_are_told_before_they_are_published_and_after(
+    start: Start, table: MemoryTable
+) -> None:
+    node, task = start(), table.tasks[0]
+    asked = "SELECT COLUMN_NAME, DATA_TYPE FROM INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME = 'wiki' ORDER BY 1"
+    known = [("__time", "TIMESTAMP"), ("added", "BIGINT"), ("page", "VARCHAR")]
+    assert ask(node, asked) == known
+    node._columns._looked_ms.clear()  # time enough has passed for another look
+    table.append(task, rows(0, 2, city=["a", "b"]))
+    assert ask(node, asked) == [*known[:2], ("city", "VARCHAR"), known[2]]
+    task.alive = False
+    node._columns._looked_ms.clear()
+    assert ("city", "VARCHAR") in ask(node, asked), "a task that does not answer takes no column away"
+
+
 def test_native_queries_see_published_and_live_rows_at_one_version(start: Start, table: MemoryTable) -> None:
     node, task = start(), table.tasks[0]
     table.read(task, 10)
