@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from query.errors import InvalidQuery
 from query.native import expressions
+from query.native.aggregators_computed import VARIANCES, extreme_time_sql, fold, variance_sql
 from query.native.dimensions import dimension_of
 from query.native.filters import filter_sql
 from query.native.request import Part
@@ -25,7 +26,7 @@ _OLD_NAMES = {"min": "doubleMin", "max": "doubleMax"}
 _OF_NUMBERS = ("Sum", "Min", "Max", "Mean")
 _NOT_BUILT = re.compile(
     r".*Sketch.*|javascript|approxHistogram(Fold)?|fixedBucketsHistogram|bloom|spectatorHistogram|"
-    r"expression|timeMin|timeMax|variance(Fold)?|momentSketchMerge|sqlFirst|.*Distinct.*|.*FirstFold|.*LastFold"
+    r"momentSketchMerge|sqlFirst|.*Distinct.*|.*FirstFold|.*LastFold"
 )
 
 
@@ -67,6 +68,12 @@ def aggregate(rows: Rows, part: Part, conditions: list[str]) -> Aggregate:
         return Aggregate(name, _cardinality(rows, part, suffix), BIGINT)
     if kind == "grouping":
         return Aggregate(name, "", BIGINT, tuple(part.texts("groupings")))
+    if kind in VARIANCES:
+        return Aggregate(name, variance_sql(rows, part, suffix), DOUBLE)
+    if kind in ("timeMin", "timeMax"):
+        return Aggregate(name, extreme_time_sql(rows, part, suffix), BIGINT)
+    if kind == "expression":
+        return Aggregate(name, *fold(rows, part, suffix))
     if kind in AGGREGATORS:
         return _sketch(rows, part, AGGREGATORS[kind], suffix)
     match = _SIMPLE.fullmatch(kind)

@@ -60,6 +60,9 @@ def post_aggregate(session: Session, part: Part, names: Names) -> Term:
         return as_type(found, part.text("outputType")) if part.has("outputType") else found
     if kind in ("longGreatest", "longLeast", "doubleGreatest", "doubleLeast"):
         return _extreme(session, part, names)
+    if kind in ("stddev", "variance"):
+        found = cast_to(as_number(names(part.text("fieldName"))), DOUBLE)
+        return found if kind == "variance" else t.call("sqrt", DOUBLE, found.sql)
     if kind in POST_AGGREGATORS:
         return POST_AGGREGATORS[kind](session, part, lambda inner: _sketch_of(session, inner, names))
     if kind in _NOT_BUILT or "Sketch" in kind or kind.startswith(("approx", "moment", "tDigest")):
