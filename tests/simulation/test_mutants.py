@@ -55,11 +55,11 @@ SEEN = {
     "reported-forgotten": 2,
     "broken-spec-kept": 20,
     "expired-not-moved": 3,
-    "claims-ignored": 165,
-    "waiting-holds-slot": 165,
-    "bad-never-stop": 2,
-    "bad-forgotten": 25,
-    "bad-no-final-round": 2,
+    "claims-ignored": 95,
+    "waiting-holds-slot": 95,
+    "bad-never-stop": 14,
+    "bad-forgotten": 14,
+    "bad-no-final-round": 14,
 }
 
 LOOK = 400
