@@ -242,12 +242,16 @@ def supervisor_reset(
     url: Url = DEFAULT_URL,
     as_json: Json = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Give up what was read and is not published, at once.")
+    ] = False,
 ) -> None:
     """Forget the stored offsets: reading starts again by the spec's policy, so rows may be read twice or skipped."""
     if not yes:
         with out.failures():
             out.confirm(f"Reset the offsets of {name}? Rows may then be read twice or never", "nothing was reset")
-    _action(name, "reset", url, as_json, f"reset {name}")
+    with out.failures():
+        out.record(siltstone.Client(url).reset_supervisor(name, discard=discard), as_json, f"reset {name}")
 
 
 @task.command("list")

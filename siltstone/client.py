@@ -61,6 +61,11 @@ class Client:
         """``action``: suspend, resume, terminate or reset."""
         return self._json("POST", f"{SUPERVISORS}/{quote(supervisor, safe='')}/{action}", {})  # type: ignore[no-any-return]
 
+    def reset_supervisor(self, supervisor: str, *, discard: bool = False) -> dict[str, Any]:
+        """Reads again from where a new supervisor would start. What was read is published first, for up to a
+        minute; ``discard`` gives it up at once."""
+        return self.supervisor_action(supervisor, "reset?discard=true" if discard else "reset")
+
     # -- tasks, workers and segments
 
     def tasks(self) -> list[dict[str, Any]]:

@@ -220,16 +220,17 @@ class Overlord:
     def _start_again(self, term: Term, record: SupervisorRecord) -> SupervisorRecord:
         return self._ports.store.start_again(term.generation, record.supervisor, record.version, self._now_ms())
 
-    def reset(self, supervisor: str) -> OffsetMap:
+    def reset(self, supervisor: str, *, discard: bool = False) -> OffsetMap:
         """Moves every partition to where a new supervisor would start; returns these offsets.
 
-        What was read is published first. The moves are carried out by the supervisor, soon.
+        What was read is published first, for up to a minute; with ``discard`` it is given up at once. The moves
+        are carried out by the supervisor, soon.
         """
         view = self._runner(supervisor).view()
         starts = view.stream.log_starts if view.spec.io.use_earliest_offset else view.stream.log_ends
         if not starts:
             raise WrongState(f"the stream of {supervisor!r} has not been reached yet, so no offset is known")
-        self.reset_offsets(supervisor, starts)
+        self.reset_offsets(supervisor, starts, discard=discard)
         return starts
 
     def reset_offsets(self, supervisor: str, moves: OffsetMap, *, discard: bool = False) -> None:

@@ -24,6 +24,12 @@ LIST_FLAGS = (
     ("state", openapi.FLAG, "objects with state and health"),
     ("system", openapi.FLAG, "objects with the spec as text"),
 )
+DISCARD = (
+    "discard",
+    openapi.FLAG,
+    "gives up what was read and is not published, at once; else that is published first, for up to a minute",
+)
+RESET_OFFSETS = openapi.body(openapi.RESET_OFFSETS) | openapi.parameters(DISCARD)
 UNMODIFIED = ("skipRestartIfUnmodified", openapi.FLAG, "answers also whether the spec is another one than before")
 
 
@@ -126,19 +132,20 @@ def _add_changes(router: APIRouter, overlord: Overlord) -> None:
         """Publishes what was read and ends the supervisor; its table stays."""
         return JsonResponse({"id": overlord.terminate(supervisor).supervisor})
 
-    @router.post("/{supervisor}/reset")
-    def reset(supervisor: str) -> Response:
+    @router.post("/{supervisor}/reset", openapi_extra=openapi.parameters(DISCARD))
+    def reset(supervisor: str, request: Request) -> Response:
         """Moves every offset to where a new supervisor would start."""
-        overlord.reset(supervisor)
+        overlord.reset(supervisor, discard=flag(request, "discard"))
         return JsonResponse({"id": supervisor})
 
-    @router.post("/{supervisor}/resetOffsets", openapi_extra=openapi.body(openapi.RESET_OFFSETS))
+    @router.post("/{supervisor}/resetOffsets", openapi_extra=RESET_OFFSETS)
     async def reset_offsets(supervisor: str, request: Request) -> Response:
         """Moves the named partitions; Druid's metadata document with ``partitionOffsetMap``."""
         posted = await json_of(request)
         topic = await run_in_threadpool(lambda: overlord.spec(supervisor).io.topic)
         moves = _moves(posted, topic)
-        await run_in_threadpool(overlord.reset_offsets, supervisor, moves)
+        dropped = flag(request, "discard")
+        await run_in_threadpool(lambda: overlord.reset_offsets(supervisor, moves, discard=dropped))
         return JsonResponse({"id": supervisor})
 
 
