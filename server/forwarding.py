@@ -36,6 +36,9 @@ LOOK_S = 1.0
 """How often it is looked whether a node that has not answered yet still lives."""
 REFUSED_S = 5.0
 """A node that refuses within so long is one of several; who waits longer is told what it says."""
+NOBODY_S = 5.0
+AGAIN_S = 0.25
+"""How long and how often it is looked who could answer a query, while nobody can."""
 BODY_BYTES_MAX = 64 << 20
 LOOKS_AT_ONCE = 8
 AGAIN = (429, 503)
@@ -123,7 +126,7 @@ class Forwarding:
             return
         async with _watched(receive) as gone:
             try:
-                await self._forward(found, _Call(scope, body, gone), send)
+                await self._until_answered(found, _Call(scope, body, gone), send)
             except _Unknown as error:
                 await _refuse(send, 502, str(error))
             except _ClientGone:
@@ -139,10 +142,21 @@ class Forwarding:
         limiter = self._looks.setdefault(asyncio.get_running_loop(), CapacityLimiter(LOOKS_AT_ONCE))
         return await to_thread.run_sync(function, *arguments, limiter=limiter)
 
-    async def _forward(self, target: Target, call: _Call, send: Send) -> None:
-        if target.to_all:
-            await self._tell_all(target, call, send)
-            return
+    async def _until_answered(self, target: Target, call: _Call, send: Send) -> None:
+        """Looks again who is there while nobody is: one node may have gone before the next one is known."""
+        begun = time.monotonic()
+        while not await (self._tell_all if target.to_all else self._forward)(target, call, send):
+            if not target.repeats or time.monotonic() - begun > NOBODY_S:
+                tried = ", ".join(target.addresses) or "none"
+                await _refuse(send, 503, f"no process that could answer {call.scope['path']} is up; tried {tried}")
+                return
+            await call.first_of(asyncio.ensure_future(asyncio.sleep(AGAIN_S)), None)
+            scope = call.scope
+            again = await self._look(self._targets.find, scope["method"], scope["path"], scope["headers"], call.body)
+            target = again or target
+
+    async def _forward(self, target: Target, call: _Call, send: Send) -> bool:
+        """Whether somebody answered."""
         refusal: tuple[int, Headers, bytes] | None = None
         begun = time.monotonic()
         for number, address in enumerate(target.addresses):
@@ -160,26 +174,23 @@ class Forwarding:
                         continue
                     headers = [(name.lower(), value) for name, value in answer.headers.raw]
                     await _relay(answer, target.answered(address, headers), call, send)
-                    return
+                    return True
                 finally:
                     await answer.aclose()
             finally:
                 target.end(address)
         if refusal is not None:
             await _send_whole(send, *refusal)
-            return
-        tried = ", ".join(target.addresses) or "none"
-        await _refuse(send, 503, f"no process that could answer {call.scope['path']} is up; tried {tried}")
+        return refusal is not None
 
-    async def _tell_all(self, target: Target, call: _Call, send: Send) -> None:
-        """The best of all answers: one that accepted, else any."""
+    async def _tell_all(self, target: Target, call: _Call, send: Send) -> bool:
+        """The best of all answers: one that accepted, else any. Whether there was one."""
         found = await asyncio.gather(*(self._ask(target, call, address) for address in target.addresses))
         answers = sorted((each for each in found if each is not None), key=lambda each: each.status_code)
         try:
             if answers:
                 await _relay(answers[0], [], call, send)
-            else:
-                await _refuse(send, 503, f"no process that could answer {call.scope['path']} is up")
+            return bool(answers)
         finally:
             for answer in answers:
                 await answer.aclose()

@@ -58,7 +58,9 @@ class ProcessTargets(Targets):
             # Where it runs is not known here: an id may have come by another front.
             return Target([node.address for node in nodes], to_all=True)
         if path.startswith(AVATICA):
-            return Target(sorted((node.address for node in nodes), key=lambda each: _drawn(each, body))[:1])
+            late = directory.late()
+            prompt = [node.address for node in nodes if node.node not in late]
+            return Target(sorted(prompt or [node.address for node in nodes], key=lambda each: _drawn(each, body))[:1])
         session = _session(headers)
         last = "" if session is None else self._sessions.last_node(session)
         tables = tables_named(body, known_tables(nodes))

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from ingest.errors import SpecError, StoreUnreachable, StreamError
+from ingest.errors import LeadershipLost, SpecError, StoreUnreachable, StreamError
 from ingest.metadata.store import StoreConflict
 from ingest.overlord.overlord import NotLeading, UnknownSupervisor, WrongState
 from query.errors import QueryError
@@ -25,6 +25,7 @@ STATUSES: tuple[tuple[type[ServiceError], int], ...] = (
     (UnknownSupervisor, 404),
     (WrongState, 400),
     (NotLeading, 503),
+    (LeadershipLost, 503),
     (StoreConflict, 400),
     (StoreUnreachable, 503),
     (StreamError, 503),

@@ -198,9 +198,26 @@ def test_a_node_that_listens_no_more_is_passed_over(world: World) -> None:
     gone = "127.0.0.1:9"
     world.targets.target = Target([gone, world.addresses[1]], repeats=True)
     assert world.ask().data == b"rows of two"
+
+
+def test_a_query_waits_a_moment_for_somebody_to_be_there(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarding, "AGAIN_S", 0.02)
+    monkeypatch.setattr(forwarding, "NOBODY_S", 0.2)
+    gone = "127.0.0.1:9"
     world.targets.target = Target([gone], repeats=True)
     answer = world.ask()
     assert answer.status == 503 and gone in answer.json()["error"]
+    tried: list[str] = []
+
+    def joins(address: str) -> None:
+        tried.append(address)
+        if len(tried) == 3:
+            world.targets.target = Target(world.addresses, repeats=True)
+
+    world.targets.target = Target([gone], repeats=True, begin=joins)
+    assert world.ask().data == b"rows of one" and tried == [gone] * 3
+    world.targets.target = Target([gone])
+    assert world.ask(path="/druid/indexer/v1/supervisor").status == 503, "a change is refused at once"
 
 
 def test_a_query_is_taken_away_from_a_node_that_is_frozen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
