@@ -95,11 +95,14 @@ def _timestamp(block: TimestampEdge, path: str, notes: Notes) -> TimestampSpec:
 def _dimensions(block: DimensionsEdge, path: str, notes: Notes) -> tuple[tuple[Dimension, ...], Discovery]:
     if block.spatial_dimensions:
         notes.refused(f"{path}.spatialDimensions", block.spatial_dimensions, "a spatial dimension", "remove them")
+    items = list(enumerate(block.dimensions))
     if not block.force_segment_sort_by_time:
-        notes.refused(f"{path}.forceSegmentSortByTime", False, "sorting by another column than time first", "remove it")
+        notes.warn(f"{path}.forceSegmentSortByTime has no effect: rows lie by time first, then by dimensions in order")
+        # Only so Druid takes the time among the dimensions, to say where it sorts by it.
+        items = [(at, item) for at, item in items if item.name != TIME_COLUMN]
     dimensions = [
         dimension
-        for at, item in enumerate(block.dimensions)
+        for at, item in items
         if (dimension := _dimension(item, f"{path}.dimensions[{at}]", notes)) is not None
     ]
     for name in sorted({d.name for d in dimensions} & set(block.dimension_exclusions)):

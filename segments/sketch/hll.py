@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from segments.arrow_arrays import ArrowArray
-from segments.sketch.blobs import BoolArray, as_table, binary_of
+from segments.sketch.blobs import BoolArray, Starts, binary_of
 from segments.sketch.hashing import Hashes
 from segments.sketch.shape import HLL_TYPES, SketchShape
 
@@ -68,17 +68,30 @@ def merge(shape: SketchShape, sketches: Iterable[bytes]) -> bytes | None:
     return _united(shape, distinct, others)
 
 
-def single_coupons(blobs: ArrowArray) -> Coupons | None:
-    """The coupons of a column of which every value is a sketch of one value; None for any other column."""
-    table = as_table(blobs, _SINGLE_BYTES)
-    if table is None or (table[:, 6] != 1).any() or (table[:, 7] & 3 != _LIST).any():
-        return None
-    return np.ascontiguousarray(table[:, 8:]).view("<u4").ravel()
-
-
 def of_coupons(shape: SketchShape, distinct: Coupons) -> bytes:
     """The sketch of distinct coupons in ascending order."""
     return _united(shape, distinct, [])
+
+
+def small_most(shape: SketchShape) -> int:
+    """How many coupons a sketch can have that keeps them all."""
+    return max(_LIST_MOST, _set_most(shape))
+
+
+def headers(shape: SketchShape, counts: Starts) -> tuple[npt.NDArray[np.uint8], Starts]:
+    """For every count of coupons the first bytes of a small sketch, one row of 12 each, and how many of them count."""
+    rows = np.zeros((len(counts), 12), dtype=np.uint8)
+    is_set = counts > _LIST_MOST
+    log_slots = np.full(len(counts), 3)
+    log_slots[is_set] = 5
+    while (growing := is_set & (4 * counts > 3 << log_slots)).any():
+        log_slots[growing] += 1
+    rows[:, 0] = np.where(is_set, 3, 2)
+    rows[:, 1], rows[:, 2], rows[:, 3], rows[:, 4], rows[:, 5] = 1, 7, shape.size, log_slots, _COMPACT
+    rows[:, 6] = np.where(is_set, 0, counts)
+    rows[:, 7] = HLL_TYPES.index(shape.hll_type) << 2 | np.where(is_set, _SET, _LIST)
+    rows[:, 8:] = counts.astype("<u4").view(np.uint8).reshape(-1, 4)
+    return rows, np.where(is_set, 12, 8)
 
 
 def _coupons_of(sketch: bytes) -> Coupons | None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from segments.arrow_arrays import ArrowArray, array_of
 from segments.sketch import hll, quantiles, theta, tuples
 from segments.sketch.blobs import Starts, runs_of
+from segments.sketch.runs import united_small
 from segments.sketch.shape import SketchKind, SketchShape
 
 _MERGES: dict[SketchKind, Callable[[SketchShape, Iterable[bytes]], bytes | None]] = {
@@ -52,49 +51,41 @@ def merge_runs(shape: SketchShape, blobs: ArrowArray, starts: Starts) -> ArrowAr
         return blobs
     lengths = np.diff(np.append(starts, rows))
     several = np.flatnonzero(lengths > 1)
-    merged = _merged_singles(shape, blobs, lengths, several)
-    if merged is None:
-        merged = [merge_values(shape, blobs.slice(int(starts[run]), int(lengths[run])).to_pylist()) for run in several]
+    in_several = np.repeat(lengths > 1, lengths)
+    run_of = np.repeat(np.cumsum(lengths > 1) - 1, lengths)[in_several]
+    merged = _merged(shape, blobs.filter(array_of(in_several)), run_of, len(several))
     if len(several) == len(starts):
-        return pa.array(merged, pa.binary())
+        return merged
     # The merged ones stand behind all rows, and every run takes its own place.
-    joined = pa.concat_arrays([blobs, pa.array(merged, pa.binary())])
+    joined = pa.concat_arrays([blobs, merged])
     places = starts.copy()
     places[several] = rows + np.arange(len(several))
     return joined.take(array_of(places))
 
 
-def _merged_singles(
-    shape: SketchShape, blobs: ArrowArray, lengths: Starts, several: Starts
-) -> list[bytes | None] | None:
-    """Sketches of the runs of several rows, where every row's sketch is of one value or null; else None."""
-    of_singles: Any = {
-        SketchKind.HLL: hll.single_coupons,
-        SketchKind.THETA: theta.single_hashes,
-        SketchKind.QUANTILES: quantiles.single_numbers,
-    }.get(shape.kind)
-    values = None if of_singles is None else of_singles(blobs.drop_null())
-    if values is None:
-        return None
-    wanted = np.repeat(lengths > 1, lengths)
-    run_of = np.repeat(np.arange(len(lengths)), lengths)
-    if blobs.null_count:
-        present = np.asarray(blobs.is_valid())
-        wanted, run_of = wanted[present], run_of[present]
-    run_of, values = run_of[wanted], values[wanted]
-    build: Any = quantiles.of_numbers
-    if shape.kind is not SketchKind.QUANTILES:
-        run_of, values = _distinct(run_of, values)
-        build = hll.of_coupons if shape.kind is SketchKind.HLL else theta.of_hashes
-    bounds = np.flatnonzero(np.diff(run_of, prepend=-1))
-    made = {int(run_of[begin]): build(shape, values[begin:end]) for begin, end in runs_of(bounds, len(values))}
-    return [made.get(run) for run in several.tolist()]
+def _merged(shape: SketchShape, blobs: ArrowArray, run_of: Starts, runs: int) -> ArrowArray:
+    """One sketch for each of the runs that rows belong to, in ascending order."""
+    if shape.kind in (SketchKind.HLL, SketchKind.THETA):
+        united, done = united_small(shape, blobs, run_of, runs)
+        if done.all():
+            return united
+        waiting = np.flatnonzero(~done)
+        others = pa.array([merge_values(shape, values) for values in _values(blobs, run_of, waiting)], pa.binary())
+        places = np.arange(runs)
+        places[waiting] = runs + np.arange(len(waiting))
+        return pa.concat_arrays([united, others]).take(array_of(places))
+    if shape.kind is SketchKind.QUANTILES:
+        numbers = quantiles.single_numbers(blobs.drop_null())
+        if numbers is not None:
+            present = run_of[np.asarray(blobs.is_valid())] if blobs.null_count else run_of
+            bounds = runs_of(np.flatnonzero(np.diff(present, prepend=-1)), len(numbers))
+            made = {int(present[at]): quantiles.of_numbers(shape, numbers[at:end]) for at, end in bounds}
+            return pa.array([made.get(run) for run in range(runs)], pa.binary())
+    return pa.array([merge_values(shape, values) for values in _values(blobs, run_of, np.arange(runs))], pa.binary())
 
 
-def _distinct(run_of: Starts, values: npt.NDArray[Any]) -> tuple[Starts, npt.NDArray[Any]]:
-    """Each run's distinct values in ascending order."""
-    order = np.lexsort((values, run_of))
-    run_of, values = run_of[order], values[order]
-    kept = np.ones(len(values), dtype=np.bool_)
-    kept[1:] = (values[1:] != values[:-1]) | (run_of[1:] != run_of[:-1])
-    return run_of[kept], values[kept]
+def _values(blobs: ArrowArray, run_of: Starts, wanted: Starts) -> Iterator[list[bytes | None]]:
+    """The rows of each wanted run."""
+    firsts, ends = np.searchsorted(run_of, wanted), np.searchsorted(run_of, wanted, side="right")
+    for first, end in zip(firsts.tolist(), ends.tolist(), strict=True):
+        yield blobs.slice(first, end - first).to_pylist()

@@ -8,9 +8,10 @@ from typing import Any, Final, Literal
 
 import datasketches
 import numpy as np
+import numpy.typing as npt
 
 from segments.arrow_arrays import ArrowArray
-from segments.sketch.blobs import BoolArray, as_table, binary_of
+from segments.sketch.blobs import BoolArray, Starts, binary_of
 from segments.sketch.hashing import Hashes
 from segments.sketch.shape import SketchShape
 
@@ -41,17 +42,20 @@ def singles(shape: SketchShape, first: Hashes, counts: BoolArray) -> ArrowArray:
     return binary_of(rows, counts)
 
 
-def single_hashes(blobs: ArrowArray) -> Hashes | None:
-    """The hashes of a column of which every value is a sketch of one value; None for any other column."""
-    table = as_table(blobs, _SINGLE_BYTES)
-    if table is None or (table[:, 0] != 1).any():
-        return None
-    return np.ascontiguousarray(table[:, 8:]).view("<u8").ravel()
-
-
 def of_hashes(shape: SketchShape, distinct: Hashes) -> bytes:
     """The sketch of distinct hashes in ascending order."""
     return write(cut(Entries(WHOLE, distinct), shape.size))
+
+
+def headers(shape: SketchShape, counts: Starts) -> tuple[npt.NDArray[np.uint8], Starts]:
+    """For every count of hashes the first bytes of a sketch that keeps them all, one row of 16 each, and how many of
+    them count."""
+    rows = np.zeros((len(counts), 16), dtype=np.uint8)
+    several = counts > 1
+    rows[:, :8] = np.frombuffer(_header(1, _FLAGS), dtype=np.uint8)
+    rows[several, 0] = 2
+    rows[:, 8:] = counts.astype("<u8").view(np.uint8).reshape(-1, 8)
+    return rows, np.where(several, 16, 8)
 
 
 def merge(shape: SketchShape, sketches: Iterable[bytes]) -> bytes | None:

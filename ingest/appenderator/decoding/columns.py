@@ -160,8 +160,25 @@ class ColumnReader:
         except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid, pa.ArrowTypeError):
             pass
         if self.field.kind is Kind.STRING:
-            return self._texts_of_one_type(set(map(type, values)) - {_NONE}, values)
+            kinds = set(map(type, values)) - {_NONE}
+            return self._texts_in_lists(values) if list in kinds else self._texts_of_one_type(kinds, values)
         return None
+
+    def _texts_in_lists(self, values: list[Any]) -> ArrowArray | None:
+        """Texts and lists of texts, as the rules for single values have them; None where anything else is there."""
+        order: Callable[[Any], Any] = list
+        if self.field.multi_value is MultiValueHandling.SORTED_ARRAY:
+            order = sorted
+        elif self.field.multi_value is MultiValueHandling.SORTED_SET:
+            order = _sorted_set
+        try:
+            lists = [[v] if type(v) is not list else order(v) if len(v) > 1 else v or None for v in values]
+            lists = [None if v is None else one for v, one in zip(values, lists, strict=True)]
+            if [None] in lists:
+                return None
+            return pa.array(lists, STRINGS)
+        except (TypeError, UnicodeEncodeError, pa.ArrowInvalid, pa.ArrowTypeError):
+            return None
 
     def _texts_of_one_type(self, kinds: set[type], values: list[Any]) -> ArrowArray | None:
         if kinds == {bool}:
@@ -213,6 +230,10 @@ _STORED: Final = {
     Kind.DOUBLE: ColumnType.DOUBLE,
     Kind.FLOAT: ColumnType.FLOAT,
 }
+
+
+def _sorted_set(values: list[Any]) -> list[Any]:
+    return sorted(set(values))
 
 
 def _of_computed(plain: Callable[[Any], Any], kind: Kind) -> Callable[[Any], Any]:

@@ -54,13 +54,16 @@ class FastReader:
         read = [(source, kind) for source, kind in self._sources() if source.root is not None]
         paths = [self._names(source) for source, _ in read]
         self._shape = Shape(
-            (path, _TYPES.get(kind, Any) if kind is not None and not source.rest else Any)
-            for path, (source, kind) in zip(paths, read, strict=True)
+            (path, self._type_of(source, kind)) for path, (source, kind) in zip(paths, read, strict=True)
         )
         places = {path[0]: self._shape.place(path) for path in paths}
         self._typed = {root for root, (_, _, kind) in places.items() if kind is not Any} - self._wide
         self._nested = {path[0] for path in paths if self._shape.place(path)[1] > 1}
         return msgspec.json.Decoder(self._shape.struct).decode
+
+    def _type_of(self, source: Source, kind: Kind | None) -> Any:
+        is_typed = kind is not None and not source.rest and source.root not in self._wide
+        return _TYPES.get(kind, Any) if kind is not None and is_typed else Any
 
     def _names(self, source: Source) -> tuple[str, ...]:
         """The names at the begin of a path, of which structs are made; only the first where it came otherwise."""

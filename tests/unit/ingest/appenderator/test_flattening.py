@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.appenderator.decoding import DecodedBatch, Fate, RowDecoder
+from ingest.appenderator.decoding.fast import FastReader
+from ingest.appenderator.decoding.plan import compile_plan
 from tests.unit.ingest.appenderator.rows import OPENED_MS, poll_of, spec_of
 
 TIME = "2024-02-29T12:00:00Z"
@@ -105,3 +107,13 @@ def test_a_name_that_is_also_read_as_a_whole_is_read_as_it_is(name: str) -> None
     for ordered in (fields, fields[::-1]):
         row = decode(decoder_of(ordered, ("c", "whole")), [{"t": TIME, "a": {"b": {"c": 1}}}]).rows.to_pylist()[0]
         assert (row["c"], json.loads(row["whole"])) == ("1", {"b": {"c": 1}} if name == "a" else {"c": 1})
+
+
+@pytest.mark.parametrize("value", [["x", "y"], 5, {"b": 1}])
+def test_a_field_that_keeps_coming_with_another_type_is_soon_read_fast(value: Any) -> None:
+    schema = {"dimensionsSpec": {"dimensions": ["s"]}, "granularitySpec": {"rollup": False}}
+    reader = FastReader(compile_plan(spec_of(schema).data_schema))
+    message = json.dumps({"t": TIME, "s": value}).encode()
+    assert reader.read([message] * 40)[1] == list(range(16))
+    rows, rejected = reader.read([message] * 40)
+    assert (len(rows), rejected) == (40, [])

@@ -97,7 +97,7 @@ def test_all_faults_are_told_at_once_each_with_its_path() -> None:
             "dataSchema": {
                 "dataSource": "a/b",
                 "timestampSpec": {"format": "qq"},
-                "dimensionsSpec": {"dimensions": ["a", 5, {"type": "json", "name": "j"}, {"name": "a"}]},
+                "dimensionsSpec": {"dimensions": ["a", 5, {"type": "spatial", "name": "j"}, {"name": "a"}]},
                 "metricsSpec": [{"type": "cardinality", "name": "q", "fieldName": "u"}],
                 "granularitySpec": {"segmentGranularity": "fortnight", "rollup": "maybe"},
                 "transformSpec": {"transforms": [{"name": "x"}], "filter": {"type": "javascript"}},
@@ -274,3 +274,10 @@ def test_a_huge_value_does_not_drown_its_error() -> None:
     with pytest.raises(SpecError) as caught:
         parse_supervisor_spec(spec_with("dataSchema/timestampSpec/format", "9" * 1_000_000))
     assert len(str(caught.value)) < 2_000
+
+
+def test_sorting_by_other_columns_than_time_has_no_effect_and_is_told() -> None:
+    block = {"forceSegmentSortByTime": False, "dimensions": ["page", {"type": "long", "name": "__time"}, "user"]}
+    spec, warnings = parse_supervisor_spec(spec_with("dataSchema/dimensionsSpec", block))
+    assert [dimension.name for dimension in spec.data_schema.dimensions] == ["page", "user"]
+    assert any("forceSegmentSortByTime has no effect" in warning for warning in warnings)

@@ -1,0 +1,86 @@
+"""Recorded answers over rows that went through the row path: nested data, arrays, sketches, filtered aggregates.
+
+The other cases run over tables that are made by hand; here the specs and data of the recording become segments.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from ingest.spec import parse_supervisor_spec
+from query.binding import FileGroup, bind_table, quote
+from query.columns import table_def
+from query.model import ColumnUse, TableUse
+from query.sql.catalogue import MemoryCatalogue, TableDef
+from segments.parquet.reader import read_footer
+from server.catalog import declared_schema
+from tests.conformance import running
+from tests.conformance.engine import answer
+from tests.conformance.tables import HERE
+from tests.unit.ingest.appenderator.rows import poll_of
+from tests.unit.ingest.appenderator.test_appenderator import held, merged
+
+NAMES = ("labels", "scores", "ratios", "payload", "phones", "users_theta", "users_hll", "price_q")
+TABLES = {"events": "events", "hourly": "events", "products": "products", "readings": "readings"}
+UNBUILT: dict[str, str] = json.loads((HERE / "unbuilt.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[TableDef, pa.Table]]:
+    """Every table of the recording: its definition, and its rows under their own names as a statement binds them."""
+    return {name: table_of(name, tmp_path_factory.mktemp(name)) for name in TABLES}
+
+
+def table_of(name: str, folder: Path) -> tuple[TableDef, pa.Table]:
+    posted = json.loads((HERE / "specs" / f"{name}.json").read_text(encoding="utf-8"))
+    posted["spec"]["ioConfig"]["consumerProperties"] = {"bootstrap.servers": "none"}
+    spec = parse_supervisor_spec(posted)[0]
+    rows = held(folder, spec)
+    lines = (HERE / "data" / f"{TABLES[name]}.jsonl").read_bytes().splitlines()
+    for first in range(0, len(lines), 60):
+        rows.append(1, [poll_of(lines[first : first + 60], first)])
+        rows.persist()
+    files = [file.path for file in merged(rows).files]
+    groups = [FileGroup(read_footer(path).schema, (str(path),)) for path in files]
+    table = table_def(name, declared_schema(json.dumps(posted).encode()), [group.schema for group in groups], [])
+    columns = tuple(
+        ColumnUse(c.name, f"c{at}", c.type, "TIMESTAMP WITH TIME ZONE" if c.name == "__time" else c.type.duckdb)
+        for at, c in enumerate(table.columns)
+    )
+    relation = bind_table(TableUse("druid", name, "r", columns), groups, [])
+    selected = ", ".join(f"{quote(column.internal)} AS {quote(column.name)}" for column in columns)
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
+    return table, connection.sql(f"SELECT {selected} FROM ({relation.sql})").to_arrow_table()
+
+
+@cache
+def chosen() -> list[str]:
+    """The statements that read a column of these kinds."""
+    found = []
+    for name, case in running.cases().items():
+        if (
+            case["kind"] == "sql"
+            and name not in UNBUILT
+            and any(column in json.dumps(case["request"]) for column in NAMES)
+        ):
+            found.append(name)
+    return found
+
+
+def test_recorded_answers_hold_over_ingested_rows(
+    ingested: dict[str, tuple[TableDef, pa.Table]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalogue = MemoryCatalogue([table for table, _ in ingested.values()])
+    over: Any = {"catalogue": catalogue, "rows": lambda name: ingested[name][1]}
+    monkeypatch.setattr(running, "answer", partial(answer, **over))
+    wrong = {name: found for name in chosen() if (found := running.fault(running.cases()[name])) is not None}
+    assert len(chosen()) > 40
+    assert not wrong, "\n".join(f"{name}: {found}" for name, found in wrong.items())
