@@ -38,10 +38,9 @@ class Worker:
     assigned: dict[str, TaskSpec] = field(default_factory=dict)
     reserved: set[str] = field(default_factory=set)
 
-    def free(self, freed: set[str]) -> int:
-        """Slots left of its capacity; -1 when the one beyond it is taken too. ``freed`` take none."""
-        running = {task.token for task in self.beat.running}
-        return self.beat.capacity - len((running | set(self.assigned) | self.reserved) - freed)
+    def taken_by(self) -> set[str]:
+        """Attempts that run here, or are about to."""
+        return {task.token for task in self.beat.running} | set(self.assigned) | self.reserved
 
 
 @dataclass(slots=True)
@@ -67,6 +66,7 @@ class WorkerRoster:
         self._workers: dict[str, Worker] = {}
         self._waiting: dict[str, Waiting] = {}
         self._placed: dict[str, str] = {}
+        self._claimed: set[str] = set()
         self._freed: set[str] = set()
         self._kill: set[str] = set()
         self._known_live: set[str] = set()
@@ -100,6 +100,7 @@ class WorkerRoster:
             if entry is None or entry.claimed:
                 return
             entry.claimed = True
+            self._claimed.add(token)
         self.place()
 
     def free(self, token: str) -> None:
@@ -196,6 +197,7 @@ class WorkerRoster:
                 with self._changed:
                     self._kill.discard(end.token)
                     self._freed.discard(end.token)
+                    self._claimed.discard(end.token)
                     self._known_live.discard(end.token)
                     self._placed.pop(end.token, None)
             elif end.token not in reported:
@@ -260,12 +262,19 @@ class WorkerRoster:
         }
         # Replicas share a worker only when there is no other at all; a full one is waited for.
         apart = {name: worker for name, worker in usable.items() if name not in entry.avoid} or usable
-        beyond = SLOTS_BEYOND if entry.claimed else 0
-        left = {name: worker.free(self._freed) for name, worker in apart.items()}
-        free = {name: slots for name, slots in left.items() if slots + beyond > 0}
+        left = {name: self._slots_left(worker) for name, worker in apart.items()}
+        free = {name: slots for name, slots in left.items() if slots > 0 or self._has_beyond(entry, apart[name])}
         if entry.prefer in free:
             return entry.prefer
         return min(free, key=lambda name: (-free[name], name), default=None)
+
+    def _slots_left(self, worker: Worker) -> int:
+        """Of its capacity; below zero where that was lowered, or the slot beyond it is taken."""
+        return worker.beat.capacity - len(worker.taken_by() - self._freed)
+
+    def _has_beyond(self, entry: Waiting, worker: Worker) -> bool:
+        """Whether a claim finds the slot beyond its capacity; only other claims take that (PR-12)."""
+        return entry.claimed and len((worker.taken_by() & self._claimed) - self._freed) < SLOTS_BEYOND
 
     def _store_placement(self, token: str, entry: Waiting, worker: str) -> None:
         """Stored before told."""

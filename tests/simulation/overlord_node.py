@@ -157,9 +157,8 @@ class OverlordNode:
         )
 
     def look_at_stream(self) -> None:
-        topic = self.world.topic
-        starts = OffsetMap(topic.log_starts)
-        self.post(m.StreamSeen(self.clock.now_ms, "topic-1", starts, starts, OffsetMap(topic.ends)))
+        starts, ends = OffsetMap(self.world.topic.log_starts), OffsetMap(self.world.topic.ends)
+        self.post(m.StreamSeen(self.clock.now_ms, "topic-1", starts, starts, ends))
 
     def assign(self) -> None:
         """The task queue: claims first, to workers with a free slot or, for them, the one beyond (PR-12)."""
@@ -170,17 +169,19 @@ class OverlordNode:
             for name, worker in self.world.workers.items()
             if not worker.burnt
         }
+        beyond = set(load) - {a.worker for a in live if a.token in self.claims - self.freed}
         for attempt in sorted(reversed(live), key=lambda attempt: attempt.token not in self.claims):
             current = self.store.attempt(attempt.token)  # an event of this loop may have ended it
             if current is None or current.state is not AttemptState.PENDING:
                 continue
             prefer, avoid = self.hints.get(attempt.token, (None, ()))
-            beyond = attempt.token in self.claims
-            free = [name for name in sorted(load) if load[name] < capacity + beyond]
+            claims = attempt.token in self.claims
+            free = [name for name in sorted(load) if load[name] < capacity or (claims and name in beyond)]
             if not free:
                 return
             free.sort(key=lambda name: (name != prefer, name in avoid, load[name]))
             load[free[0]] += 1
+            beyond -= {free[0]} if claims else set()
             self.store.assign_attempt(self.generation, attempt.token, free[0])
             self.post(m.AttemptAssigned(self.clock.now_ms, attempt.token, free[0]))
 

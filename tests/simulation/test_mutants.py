@@ -56,7 +56,7 @@ SEEN = {
     "broken-spec-kept": 20,
     "expired-not-moved": 3,
     "claims-ignored": 95,
-    "waiting-holds-slot": 95,
+    "waiting-holds-slot": 151,
     "bad-never-stop": 14,
     "bad-forgotten": 14,
     "bad-no-final-round": 14,

@@ -135,6 +135,16 @@ def test_a_claim_is_placed_before_others_and_beyond_capacity_once() -> None:
     assert [spec.token for spec in cluster.roster.waiting()] == [earlier]
 
 
+def test_a_claim_finds_its_slot_also_where_the_capacity_was_lowered() -> None:
+    cluster = Cluster()
+    running = (cluster.attempt(), cluster.attempt(), cluster.attempt())
+    assert started(cluster.beat(capacity=3)) == set(running)
+    token = cluster.attempt()
+    assert started(cluster.beat(capacity=1, running=running)) == set()
+    cluster.roster.claim(token)
+    assert started(cluster.beat(capacity=1, running=running)) == {token}
+
+
 def test_what_only_waits_for_query_nodes_takes_no_slot() -> None:
     cluster = Cluster()
     running = (cluster.attempt(), cluster.attempt())
