@@ -18,6 +18,7 @@ from server.api.described import describe
 from server.api.internal import internal_routes
 from server.api.lookups import lookup_router
 from server.api.native import native_router
+from server.api.sampler import sampler_router
 from server.api.sql import sql_router
 from server.api.status import status_router
 from server.api.supervisors import supervisor_router
@@ -28,6 +29,7 @@ from server.avatica.service import AvaticaService
 from server.forwarding import Forwarding
 from server.metrics import Metrics
 from server.parts import Parts
+from server.sampling import TopicSamples
 from server.targets import ProcessTargets
 from server.task_logs import TaskLogs
 
@@ -43,6 +45,7 @@ def build_app(parts: Parts) -> ASGIApp:
     if parts.overlord is not None and parts.store is not None:
         logs = TaskLogs(parts)
         app.include_router(supervisor_router(parts.overlord, parts.store))
+        app.include_router(sampler_router(TopicSamples(parts.clock), parts.clock))
         app.include_router(task_router(parts.overlord, parts.store, logs.read))
     if parts.store is not None:
         app.include_router(coordinator_router(parts.store, parts.overlord))

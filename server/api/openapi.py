@@ -38,6 +38,18 @@ SUPERVISOR_SPEC: dict[str, Any] = {
         "context": {"type": "object"},
     },
 }
+SAMPLE: dict[str, Any] = {
+    "type": "object",
+    "required": ["spec"],
+    "properties": {
+        "type": {"type": "string", "enum": ["kafka", "index", "index_parallel"]},
+        "spec": {"type": "object", "description": "a supervisor's dataSchema and ioConfig, or an inline inputSource"},
+        "samplerConfig": {
+            "type": "object",
+            "properties": {"numRows": {"type": "integer"}, "timeoutMs": {"type": "integer"}},
+        },
+    },
+}
 LOOKUP: dict[str, Any] = {
     "type": "object",
     "required": ["lookupExtractorFactory"],

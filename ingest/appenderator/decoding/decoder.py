@@ -21,7 +21,7 @@ from ingest.appenderator.decoding.plan import compile_plan
 from ingest.appenderator.decoding.records import kept_by_headers, messages_of
 from ingest.appenderator.decoding.slow import SlowMessage, SlowReader, SlowRow
 from ingest.appenderator.decoding.transforms import Transforms
-from ingest.spec.model import DataSchema, JsonFormat, Rejection
+from ingest.spec.model import DataSchema, Discovery, JsonFormat, Rejection
 from ingest.stream.schemas import SchemaSources
 from ingest.stream.supplier import Poll
 from segments.arrow_arrays import ArrowArray, array_of
@@ -92,7 +92,9 @@ class RowDecoder:
         rows, slow = self._read_kept(polls, fates)
         rejected, problems = _judge(messages, slow, fates)
         hiding = {name: rows.columns[at] for name, at in self._plan.shadowed}
-        discovered = self._discoverer.read(rows.documents, hiding) if self._fast.reads_objects else {}
+        # Whole objects are read for paths as well, where nothing is to be discovered.
+        discovers = self._fast.reads_objects and self._plan.discovery is not Discovery.NONE
+        discovered = self._discoverer.read(rows.documents, hiding) if discovers else {}
         keep = self._kept(rows, discovered, messages, fates, opened_at_ms)
         for at, message in slow.items():
             if message.reasons and message.rows:

@@ -117,3 +117,11 @@ def test_a_field_that_keeps_coming_with_another_type_is_soon_read_fast(value: An
     assert reader.read([message] * 40)[1] == list(range(16))
     rows, rejected = reader.read([message] * 40)
     assert (len(rows), rejected) == (40, [])
+
+
+def test_a_path_that_needs_whole_objects_discovers_nothing() -> None:
+    events = [{"time": TIME, "top": "x", "a": {"c": 5}}]
+    schema = {"timestampSpec": {"column": "time"}, "dimensionsSpec": {"dimensions": ["deep"]}}
+    spec = spec_of(schema, input_format={"flattenSpec": {"fields": [{"type": "path", "name": "deep", "expr": "$..c"}]}})
+    batch = decode(RowDecoder(spec.data_schema), events)
+    assert "top" not in batch.rows.schema.names

@@ -1,0 +1,50 @@
+"""Reads a sample of a topic's records, for people who write a spec; assigns, polls, and leaves no trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingest.clock import Clock
+from ingest.spec import parse_supervisor_spec
+from ingest.spec.formats import parts_read
+from ingest.stream.supplier import Poll
+from server.suppliers import kafka_reader
+
+POLL_MS = 500
+
+
+class TopicSamples:
+    """``ingest.overlord.sampler.Reader`` over Kafka; safe from any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def __call__(self, posted: dict[str, Any], rows: int, timeout_ms: int) -> list[Poll]:
+        """At most ``rows`` records, from the log's start or, as the spec says, its last ones; fewer when time is over.
+
+        Raises:
+            SpecError: the consumer properties cannot be used.
+            StreamError: the topic cannot be read.
+        """
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        spec, _ = parse_supervisor_spec(posted)
+        supplier = kafka_reader(posted, None, parts_read(spec.data_schema))
+        try:
+            partitions = supplier.partitions()
+            first, last = supplier.earliest(partitions), supplier.latest(partitions)
+            share = max(rows // max(len(partitions), 1), 1)
+            if not spec.io.use_earliest_offset:
+                # What a supervisor would read from now on is not there yet: the records just before it stand for that.
+                first = {partition: max(first[partition], last[partition] - share) for partition in partitions}
+            supplier.assign(first)
+            polls: list[Poll] = []
+            left = rows
+            while left > 0 and self._clock.monotonic_ms() < deadline_ms:
+                found = supplier.poll(left, min(POLL_MS, max(deadline_ms - self._clock.monotonic_ms(), 1)))
+                polls += [poll for poll in found if len(poll)]
+                left -= sum(map(len, found))
+                if all(position >= last[partition] for partition, position in supplier.positions().items()):
+                    break
+            return polls
+        finally:
+            supplier.close()
