@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from ingest.spec.json_path import Step
-from segments.expression.tree import Expression
+from segments.expression.tree import Expression, columns_of
 from segments.filter.model import Filter
 from segments.interval import Granularity
 from segments.parquet.codecs import Codecs
@@ -59,7 +59,8 @@ class Metric:
 
     ``filter``: only rows that pass it count. ``sketch``: what the column's sketches are; ``stored_input``: the field
     holds sketches in base64, not values; ``numbers`` name the fields beside a tuple's key. ``time_field`` decides
-    between values of a first or last in place of the row's time. Texts are cut at ``max_bytes``.
+    between values of a first or last in place of the row's time. Texts are cut at ``max_bytes``. ``expression`` stands
+    in the place of ``field``; it sees transforms.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Metric:
     numbers: tuple[str, ...] = ()
     time_field: str = ""
     max_bytes: int = 1024
+    expression: Expression | None = None
 
     @property
     def column(self) -> ColumnSpec:
@@ -88,7 +90,8 @@ class Metric:
     @property
     def fields(self) -> tuple[str, ...]:
         """Every input field that it alone reads; those of its filter are the filter's."""
-        return tuple(name for name in (self.field, *self.numbers, self.time_field) if name)
+        computed = columns_of(self.expression) if self.expression is not None else ()
+        return tuple(name for name in (self.field, *self.numbers, self.time_field, *computed) if name)
 
 
 _METRIC_COLUMNS: Final = {

@@ -9,6 +9,7 @@ from typing import Any, Final
 from ingest.spec.edge import MetricEdge
 from ingest.spec.model import Metric
 from ingest.spec.notes import PLACEHOLDER, Notes, read_block
+from ingest.spec.rules_transform import read_expression
 from segments.filter.model import And, Filter
 from segments.filter.parse import parse_filter
 from segments.schema import RESERVED_PREFIX, TIME_COLUMN, is_column_name
@@ -54,15 +55,14 @@ def _metric(block: MetricEdge, where: str, notes: Notes, depth: int = 0) -> Metr
         )
         notes.refused(f"{where}.type", block.type, "this aggregator", cure + f"filtered; {', '.join(_SKETCHES)}")
         return None
-    if block.expression is not None:
-        cure = "compute it by a transform and name that in fieldName"
-        notes.refused(f"{where}.expression", block.expression, "an aggregator over an expression", cure)
     if block.name is None or block.name == TIME_COLUMN or not is_column_name(block.name):
         rule = f"must be a name other than {TIME_COLUMN}{_NAME_RULE}"
         notes.problem(f"{where}.name", block.name, rule, "name the metric")
         return None
     if block.type == "count":
         return Metric(block.name, block.type)
+    if block.expression is not None:
+        return _computed(block, where, notes)
     if not block.field_name:
         notes.problem(f"{where}.fieldName", block.field_name, "is required", "name the input field")
         return None
@@ -70,6 +70,24 @@ def _metric(block: MetricEdge, where: str, notes: Notes, depth: int = 0) -> Metr
     if block.type in _SKETCHES:
         return _sketched(metric, block, where, notes)
     return _ordered(metric, block, where, notes)
+
+
+def _computed(block: MetricEdge, where: str, notes: Notes) -> Metric | None:
+    """An aggregator over an expression in the place of a field."""
+    path = f"{where}.expression"
+    if block.field_name:
+        notes.problem(path, block.expression, "stands beside fieldName", "keep one of them")
+        return None
+    if block.type not in _NUMBERS:
+        notes.refused(path, block.expression, f"an expression of {block.type}", "name a transform in fieldName")
+        return None
+    if not isinstance(block.expression, str):
+        notes.problem(path, block.expression, "must be an expression as text", "write one, such as a + b")
+        return None
+    tree = read_expression(block.expression, path, notes)
+    if tree is None:
+        return None
+    return _ordered(Metric(str(block.name), str(block.type), expression=tree), block, where, notes)
 
 
 def _ordered(metric: Metric, block: MetricEdge, where: str, notes: Notes) -> Metric:

@@ -204,6 +204,8 @@ class _Fields:
     def _value_of(self, metric: Metric) -> int | None:
         if metric.type == "count":
             return None
+        if metric.expression is not None:
+            return self._add_expression(f"metric {metric.name!r}", metric.expression, _METRIC_KINDS[metric.type_prefix])
         if metric.type_prefix == "string" or metric.numbers:
             # A tuple's key is hashed as the text that a dimension would have.
             return self._add(metric.field, Kind.STRING, MultiValueHandling.ARRAY)
@@ -222,14 +224,16 @@ class _Fields:
         return plain + tuple((name, self._filter_expression(tree)) for name, tree in expressions.items())
 
     def _filter_expression(self, tree: Expression) -> int:
-        """The field of an expression's truth, which sees transforms in place of what they hide."""
+        """The field of an expression's truth."""
+        return self._add_expression("filter expression", Binary("&&", tree, ExpressionConstant(1)), Kind.LONG)
+
+    def _add_expression(self, label: str, tree: Expression, kind: Kind) -> int:
+        """The field of an expression that sees transforms in place of what they hide."""
         names = [column for column in dict.fromkeys(columns_read(tree)) if column != TIME_COLUMN]
         earlier = {name: at for name in names if (at := self.transform(name)) is not None}
         inputs = tuple((name, self.input_of(name)) for name in names if name not in earlier)
-        truth = Binary("&&", tree, ExpressionConstant(1))
-        label = "filter expression"
-        self.transforms.append(PlannedTransform(label, truth, inputs, tuple(earlier.items())))
-        return self._place(Field(label, Source(None), Kind.LONG, computed=len(self.transforms) - 1))
+        self.transforms.append(PlannedTransform(label, tree, inputs, tuple(earlier.items())))
+        return self._place(Field(label, Source(None), kind, computed=len(self.transforms) - 1))
 
     def _filter_field(self, name: str) -> int:
         declared = self._dimensions.get(name)

@@ -159,6 +159,17 @@ def test_a_filtered_aggregator_takes_only_rows_that_pass(tmp_path: Path) -> None
     assert [round(estimate(SketchKind.HLL, row["d"])) for row in rows] == [0, 1]
 
 
+def test_an_aggregator_takes_an_expression_in_place_of_a_field(tmp_path: Path) -> None:
+    metrics: list[dict[str, Any]] = [
+        {"type": "longSum", "name": "both", "expression": "x + y"},
+        {"type": "doubleMax", "name": "ratio", "expression": "x / 2.0"},
+        {"type": "longSum", "name": "bad", "expression": "concat(k, 'x')"},
+    ]
+    events = [{"t": BASE + at, "k": "ab"[at % 2], "x": at, "y": 10} for at in range(4)]
+    rows = published(tmp_path, spec_with(metrics), events)
+    assert [(row["both"], row["ratio"], row["bad"]) for row in rows] == [(22, 1.0, None), (24, 1.5, None)]
+
+
 def test_texts_keep_their_first_last_and_any_value(tmp_path: Path) -> None:
     metrics: list[dict[str, Any]] = [
         {"type": "stringFirst", "name": "first", "fieldName": "u"},
@@ -208,6 +219,9 @@ def test_texts_keep_their_first_last_and_any_value(tmp_path: Path) -> None:
             "not the number",
         ),
         ({"type": "filtered", "name": "c"}, "aggregator", "required"),
+        ({"type": "longSum", "name": "c", "expression": "a +"}, "expression", "too early"),
+        ({"type": "longSum", "name": "c", "fieldName": "u", "expression": "a"}, "expression", "beside fieldName"),
+        ({"type": "HLLSketchBuild", "name": "c", "expression": "a"}, "expression", "not supported"),
         ({"type": "filtered", "filter": {"type": "true"}, "aggregator": {"type": "count"}}, "aggregator.name", "name"),
         ({"type": "stringFirst", "name": "c", "fieldName": "u", "maxStringBytes": -1}, "maxStringBytes", "negative"),
     ],
