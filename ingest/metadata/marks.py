@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ from ingest.protocol import SequenceRef
 
 log = structlog.get_logger()
 
+BEATS_UNSAVED: Final = 20
 SEALED_MAX: Final = 1_000
 """Groups whose last saved end is remembered; the oldest is forgotten first."""
 
@@ -97,7 +98,7 @@ class Marks:
         """Writes the file if there is news; to be called now and then by one thread. A file that cannot be
         written leaves the old one: less is noticed after a restart, nothing breaks."""
         seen = self.seen()
-        if self._path is None or seen == self._saved:
+        if self._path is None or not self._is_news(seen):
             return
         document = {
             "generation": seen.generation,
@@ -113,6 +114,13 @@ class Marks:
                 os.fsync(file.fileno())
             fresh.rename(self._path)
             self._saved = seen
+
+    def _is_news(self, seen: Seen) -> bool:
+        """A few more signs of life are none: an idle service writes seldom."""
+        before = self._saved
+        if before is None:
+            return True
+        return seen.beats - before.beats >= BEATS_UNSAVED or replace(seen, beats=before.beats) != before
 
     def _load(self) -> None:
         if self._path is None or not self._path.exists():

@@ -240,6 +240,12 @@ def test_marks_that_cannot_be_read_or_written_are_none(tmp_path: Path) -> None:
     marks.note_sealed(SequenceRef("s", 2, 5))
     marks.save()
     assert Marks(path).seen() == marks.seen() == Seen(4, 9, {"a": 3, "b": 1}, {("s", 2): 5})
+    marks.note_leader(4, 10)
+    marks.save()
+    assert Marks(path).seen().beats == 9, "a sign of life alone is not worth a write"
+    marks.note_leader(4, 40)
+    marks.save()
+    assert Marks(path).seen() == marks.seen()
     for broken in (b"", b"[]", b'{"generation": 1}', b"\xff"):
         path.write_bytes(broken)
         assert Marks(path).seen() == Seen()
