@@ -180,7 +180,13 @@ class KafkaCluster:
             node.kill()
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            for node in self.nodes.values():  # those that did start must not outlive this
+                if node.alive:
+                    node.kill()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
