@@ -14,6 +14,8 @@ from ingest.errors import StoreUnreachable, TaskUnreachable
 from ingest.metadata.memory import StoreHooks
 from ingest.offsets import OffsetMap
 from ingest.protocol import AttemptState, PauseCommand, PauseReport, SealCommand, TaskCommand
+from ingest.stream.memory import MemorySupplier
+from ingest.stream.supplier import BrokerUnreachable, Poll
 from segments.data_segment import LoadSpec
 from segments.errors import StorageUnavailable
 from segments.storage.memory import MemoryDeepStorage
@@ -331,3 +333,37 @@ def test_a_broken_record_at_the_very_end_of_a_sequence_is_counted_once_whoever_p
     assert sum(each.unparseable for each in counts) == 2
     assert sum(each.good for each in counts) == 101
     assert sum(file.rows for file in system.store.quarantine_files("clicks", 10)) == 2
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["the task lives", "the task dies"])
+def test_what_was_read_before_its_records_expired_is_published_and_the_rest_passed_over(
+    system: System, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    running(system, 2, resetOffsetAutomatically=True)
+    feed(system, 100)
+    feed(system, 50, 1)
+    eventually(lambda: system.records_read() == 150)
+    eventually(lambda: any(sum(a.positions.values()) == 150 for a in system.store.attempts("clicks", True, 10)))
+    away, poll = threading.Event(), MemorySupplier.poll
+
+    def unless_away(supplier: MemorySupplier, max_records: int, timeout_ms: int) -> list[Poll]:
+        if away.is_set():
+            raise BrokerUnreachable("localhost:9092", "away")
+        return poll(supplier, max_records, timeout_ms)
+
+    monkeypatch.setattr(MemorySupplier, "poll", unless_away)
+    away.set()
+    [task] = system.tasks()
+    eventually(lambda: task.runner.stream_error)
+    feed(system, 200)
+    system.stream.truncate("clicks", 0, 250)
+    if dies:
+        task.stop()
+    away.clear()
+    whole = OffsetMap({0: 300, 1: 50})
+    eventually(lambda: any(each.runner.view.positions == whole for each in system.tasks()), 30, "the rest is read")
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 200, 30)
+    assert [row.end for row in system.ledger()] == [OffsetMap({0: 100, 1: 50}), whole]
+    [reset] = [row for row in system.store.audit("clicks", 10) if row.action == "reset"]
+    assert (reset.detail["from"], reset.detail["moves"], reset.detail["voided"]) == ({"0": 100}, {"0": 250}, {})
