@@ -177,14 +177,21 @@ def _filter(apply: Callable[..., Value], parameters: int, a: list[Value]) -> Val
     return None if members is None else [member for member in members if truth_of(apply(member))]
 
 
+def _small(value: Value) -> Value:
+    """The value, as long as a fold has not made it too long."""
+    if isinstance(value, str):
+        return bounded(value)
+    if isinstance(value, list) and len(value) > _MEMBERS_MOST:
+        raise ExpressionFailed(f"a list of more than {_MEMBERS_MOST} values")
+    return value
+
+
 def _fold(apply: Callable[..., Value], parameters: int, a: list[Value]) -> Value:
     members, folded = list_of(a[0]), a[1]
     if members is None:
         return None
     for member in members:
-        folded = apply(member, folded)
-        if isinstance(folded, str):
-            bounded(folded)
+        folded = _small(apply(member, folded))
     return folded
 
 
@@ -220,9 +227,7 @@ def _cartesian_fold(apply: Callable[..., Value], parameters: int, a: list[Value]
     if combined is None:
         return None
     for values in combined:
-        folded = apply(*values, folded)
-        if isinstance(folded, str):
-            bounded(folded)
+        folded = _small(apply(*values, folded))
     return folded
 
 

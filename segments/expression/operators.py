@@ -17,6 +17,8 @@ from segments.expression.values import (
     truth_of,
 )
 
+_BITS_MOST: Final = 16_384
+
 
 def binary(symbol: str) -> Callable[[Value, Value], Value]:
     """The function of an operator other than && and ||."""
@@ -49,9 +51,16 @@ def _arithmetic(symbol: str) -> Callable[[Value, Value], Value]:
             if symbol == "+":
                 return one + other
             raise ExpressionFailed(f"texts cannot be used with {symbol}")
-        return of_longs(one, other) if kind is int else of_doubles(one, other)
+        return _bounded(of_longs(one, other)) if kind is int else of_doubles(one, other)
 
     return apply
+
+
+def _bounded(number: int) -> int:
+    """Exact, but not without end: repeated squaring would double its digits with every step."""
+    if number.bit_length() > _BITS_MOST:
+        raise ExpressionFailed(f"a whole number of more than {_BITS_MOST} bits")
+    return number
 
 
 def long_quotient(left: int, right: int) -> int:

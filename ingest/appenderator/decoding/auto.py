@@ -59,7 +59,7 @@ def json_text(value: Any) -> str | None:
         text.encode()
     except UnicodeEncodeError as error:
         raise BadValue("a text holds half of a surrogate pair") from error
-    except (ValueError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise BadValue("it holds a number that JSON cannot spell, or is nested too deeply") from error
     return text
 

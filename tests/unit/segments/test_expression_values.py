@@ -268,6 +268,9 @@ def test_functions_of_doubles_are_javas(name: str) -> None:
         ("map((x, y) -> x, numbers)", "no value"),
         ("timestamp('soon')", "ISO 8601"),
         ("9 ^ 999999999", "beyond 64 bits"),
+        ("fold((x, acc) -> acc * acc, string_to_array(repeat('x', 99), ''), n)", "more than 16384 bits"),
+        ("fold((x, acc) -> acc + acc, string_to_array(repeat('x', 99), ''), s)", "more than 1000000"),
+        ("fold((x, acc) -> array_concat(acc, acc), string_to_array(repeat('x', 99), ''), tags)", "more than 100000"),
     ],
 )
 def test_a_row_without_a_value_says_why(text: str, says: str) -> None:
