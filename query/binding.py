@@ -69,12 +69,14 @@ class Relation:
 
 def bind_table(use: TableUse, files: Sequence[FileGroup], chunks: Sequence[ChunkGroup]) -> Relation:
     """The relation over published files and live chunks; empty, with the right types, when there are none."""
-    arms = [arm for group in files for arm in _file_arms(use, group)]
-    arrow = []
+    stored = [arm for group in files for arm in _file_arms(use, group)]
+    arms, arrow = [], []
     for index, group in enumerate(chunks):
         source = ArrowInput(f"{use.relation}_live{index}", group.paths, _positions(use, group.columns))
         arrow.append(source)
         arms.append(_chunk_arm(use, group, source))
+    # Live rows are the newest.
+    arms = [*arms, *stored] if use.newest_first else [*stored, *arms]
     if not arms:
         nulls = [f"CAST(NULL AS {column.duckdb_type}) AS {quote(column.internal)}" for column in use.columns]
         arms.append(f"SELECT {', '.join(nulls) or '1 AS present'} WHERE false")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from query.binding import ChunkGroup, FileGroup, Function, Relation, bind_lookup, bind_table
 from query.columns import table_def
@@ -125,16 +125,14 @@ class BoundQuery:
         bound = self._bound[use.datasource]
         assert bound is not None, "a planned table was bound"
         files: dict[SegmentSchema, list[str]] = {}
-        for segment in bound.at.snapshot.segments:
-            if _overlaps(segment, use.time_bounds):
-                self.check()
-                path = self._node.pin(segment)
-                self._pinned.append(segment)
-                files.setdefault(segment.schema, []).append(f"{root_path(CACHE_ROOT)}/{path.name}")
+        for segment in _needed(bound.at.snapshot.segments, use):
+            self.check()
+            path = self._node.pin(segment)
+            self._pinned.append(segment)
+            files.setdefault(segment.schema, []).append(f"{root_path(CACHE_ROOT)}/{path.name}")
         layouts: dict[str, list[MirroredChunk]] = {}
-        for chunk in bound.chunks:
-            if _overlaps(chunk, use.time_bounds):
-                layouts.setdefault(chunk.layout, []).append(chunk)
+        for chunk in _needed(bound.chunks, use):
+            layouts.setdefault(chunk.layout, []).append(chunk)
         chunk_groups = [
             ChunkGroup(chunks[0].columns, tuple(f"{root_path(MIRROR_ROOT)}/{chunk.name}" for chunk in chunks))
             for chunks in layouts.values()
@@ -183,9 +181,19 @@ class BoundQuery:
         return message
 
 
-def _overlaps(part: DataSegment | MirroredChunk, bounds: tuple[int | None, int | None]) -> bool:
-    start_ms, end_ms = bounds
-    return (end_ms is None or part.min_time_ms < end_ms) and (start_ms is None or part.max_time_ms >= start_ms)
+Part = TypeVar("Part", DataSegment, MirroredChunk)
+
+
+def _needed(parts: Sequence[Part], use: TableUse) -> Sequence[Part]:
+    """Those that hold times which can matter, in the order in which they are best read."""
+    start_ms, end_ms = use.time_bounds
+    if start_ms is not None or end_ms is not None:
+        parts = [
+            part
+            for part in parts
+            if (end_ms is None or part.min_time_ms < end_ms) and (start_ms is None or part.max_time_ms >= start_ms)
+        ]
+    return sorted(parts, key=lambda part: part.max_time_ms, reverse=True) if use.newest_first else parts
 
 
 def renamed(error: QueryError, named: Callable[[str], str]) -> QueryError:

@@ -60,7 +60,8 @@ class TableUse:
     """One place where a statement reads a table; the engine provides ``relation`` with exactly ``columns``.
 
     ``time_bounds`` are [start, end) in ms UTC, None where open: rows outside cannot matter, so segments
-    outside need not be read (the statement filters by itself as well). ``schema`` is ``druid`` for stored
+    outside need not be read (the statement filters by itself as well). ``newest_first``: it keeps the newest rows
+    only, so that an engine that reads those first can skip the others. ``schema`` is ``druid`` for stored
     tables and ``lookup`` for lookups; rows of ``INFORMATION_SCHEMA`` and ``sys`` come from
     ``query.sql.metadata.inline_rows``.
     """
@@ -70,6 +71,7 @@ class TableUse:
     relation: str
     columns: tuple[ColumnUse, ...]
     time_bounds: tuple[int | None, int | None] = (None, None)
+    newest_first: bool = False
 
     @property
     def is_stored(self) -> bool:

@@ -71,6 +71,8 @@ def _scan_order(setting: Setting, moment: Term | None, selected: dict[str, Term 
     if not keys and order != "none":
         if moment is None:
             raise InvalidQuery("order: these rows have no __time to be ordered by")
+        if moment.table is not None and order == "descending" and query.whole("limit", least=1) is not None:
+            moment.table.newest_first = True
         keys.append(ordered(moment.time_column or moment.sql, order == "descending"))
     return ", ".join(keys)
 

@@ -43,6 +43,7 @@ class OpenTable:
     used: dict[str, Output] = field(default_factory=dict)
     start_ms: int | None = None
     end_ms: int | None = None
+    newest_first: bool = False
 
     def narrow(self, start_ms: int | None, end_ms: int | None) -> None:
         """Every row that matters lies in [start, end)."""
@@ -58,7 +59,8 @@ class OpenTable:
             ColumnUse(column.name, column.internal, column.type, _stored_type(self.schema, column.type))
             for column in used.values()
         )
-        return TableUse(self.schema, self.name, self.relation, columns, (self.start_ms, self.end_ms))
+        bounds = (self.start_ms, self.end_ms)
+        return TableUse(self.schema, self.name, self.relation, columns, bounds, self.newest_first)
 
 
 def _stored_type(schema: str, type_: SqlType) -> str:
@@ -84,7 +86,8 @@ class Source:
         if self.table is not None:
             self.table.used.setdefault(column.name, column)
             if column.type == TIMESTAMP and self.table.schema == "druid":
-                return Term(f"epoch_ms({sql})", TIMESTAMP, time_column=sql, table=self.table)
+                # Stored times are whole milliseconds; epoch_ms of a time with a zone costs forty times as much.
+                return Term(f"(epoch_us({sql}) // 1000)", TIMESTAMP, time_column=sql, table=self.table)
         return Term(sql, column.type)
 
 

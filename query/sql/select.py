@@ -279,20 +279,22 @@ def _order_by(frame: Frame, tree: exp.Select, terms: list[Term], aliases: dict[s
         aliases_first=True,
         named_windows=frame.named_windows,
     )
-    orders = []
+    orders: list[str] = []
     for ordered in _orders(tree):
-        sql = _ordered_by(seen, tree, ordered, terms)
+        sql = _ordered_by(seen, tree, ordered, terms, is_first=not orders)
         if sql is not None:
             orders.append(_order_sql(sql, ordered))
     return f" ORDER BY {', '.join(orders)}" if orders else ""
 
 
-def _ordered_by(frame: Frame, tree: exp.Select, ordered: exp.Expr, terms: list[Term]) -> str | None:
+def _ordered_by(frame: Frame, tree: exp.Select, ordered: exp.Expr, terms: list[Term], is_first: bool) -> str | None:
     """What rows are ordered by; None for a constant."""
     at = _ordinal(ordered.this, len(terms))
     term = frame.term(ordered.this) if at is None else terms[at]
     if frame.keys is None and term.time_column and not tree.args.get("distinct"):
         # The bare column instead of its milliseconds: the engine can then skip files while it keeps the newest rows.
+        if is_first and term.table is not None and ordered.args.get("desc") and tree.args.get("limit"):
+            term.table.newest_first = True
         return term.time_column
     if at is None:
         if term.is_constant:

@@ -1,7 +1,8 @@
 """Queries over HTTP beside bare DuckDB on the same Parquet files: published only, with 5 % live rows, and planning.
 
-SILTSTONE_BENCH_ROWS (1,000,000) rows a table. The two take turns; a figure is the median of SILTSTONE_BENCH_ROUNDS
-(9) turns, in milliseconds of wall time. DuckDB is asked in this process, with as many threads as a query worker.
+SILTSTONE_BENCH_ROWS (1,000,000) rows a table. The two take turns; a figure is the best of SILTSTONE_BENCH_ROUNDS
+(15) turns, in milliseconds of wall time, since other work on the machine only adds. DuckDB is asked in this process,
+with as many threads as a query worker.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tests.clients.world import World
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3_600)]
 ROWS = int(os.environ.get("SILTSTONE_BENCH_ROWS", "1000000"))
-ROUNDS = int(os.environ.get("SILTSTONE_BENCH_ROUNDS", "9"))
+ROUNDS = int(os.environ.get("SILTSTONE_BENCH_ROUNDS", "15"))
 THREADS = int(os.environ.get("SILTSTONE_BENCH_THREADS", "2"))
 QUESTIONS = {
     "count": ("SELECT COUNT(*) FROM edits", None),
@@ -72,7 +73,8 @@ def test_queries_beside_bare_duckdb(tmp_path: Path, live_share: float) -> None:
     tables = made(tmp_path, ROWS, live_share)
     control = bare(tables.files)
     print(f"\n{ROWS:,} rows a table, {live_share:.0%} live, {THREADS} threads, load {os.getloadavg()[0]:.1f}")
-    print("| query | bare DuckDB ms | Siltstone ms | ratio | beyond ms | first ms |\n|---|---|---|---|---|---|")
+    print("| query | bare DuckDB ms | Siltstone ms | ratio | beyond ms | of medians | first ms |")
+    print("|---|---|---|---|---|---|---|")
     with World(tmp_path / "node", tables.catalog, tables.storage, THREADS) as world:
         client = Client(world.url)
         client.sql("SELECT 1")
@@ -82,8 +84,10 @@ def test_queries_beside_bare_duckdb(tmp_path: Path, live_share: float) -> None:
             for _ in range(ROUNDS):
                 other.append(took(lambda asked=plain or sql: control.execute(asked).fetchall()))  # type: ignore[misc]
                 own.append(took(lambda sql=sql: client.sql(sql)))  # type: ignore[misc]
-            mine, theirs = statistics.median(own), statistics.median(other)
-            print(f"| {name} | {theirs:.1f} | {mine:.1f} | {mine / theirs:.2f} | {mine - theirs:+.1f} | {first:.0f} |")
+            mine, theirs = min(own), min(other)
+            medians = statistics.median(own) / statistics.median(other)
+            told = f"{mine / theirs:.2f} | {mine - theirs:+.1f} | {medians:.2f} | {first:.0f}"
+            print(f"| {name} | {theirs:.1f} | {mine:.1f} | {told} |")
 
 
 def test_planning_over_many_segments(tmp_path: Path) -> None:

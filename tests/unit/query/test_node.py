@@ -10,7 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from query.bound import BoundQuery
 from query.errors import QueryCancelled, QueryUnavailable, ResourceLimitExceeded, UnknownName
+from query.model import SqlRequest
+from query.node import NOTHING
+from query.sql.planner import plan
 from segments.errors import StorageUnavailable
 from segments.rollup import TIME_OF_PREFIX
 from segments.schema import ColumnSpec, ColumnType, SegmentSchema
@@ -30,6 +34,23 @@ def test_published_and_live_rows_make_one_answer(start: Start, table: MemoryTabl
     assert ask(node, COUNT) == total(16)
     grouped = ask(node, "SELECT page, COUNT(*) FROM wiki GROUP BY page ORDER BY page")
     assert grouped == [("p0", 6), ("p1", 5), ("p2", 5)]
+
+
+def test_the_newest_rows_are_read_first_where_only_they_are_kept(start: Start, table: MemoryTable) -> None:
+    node, task = start(), table.tasks[0]
+    files = []
+    for _ in range(3):
+        table.read(task, 4)
+        files.append(table.seal_and_publish(task).checksum)
+    table.read(task, 4)
+    newest = "SELECT added FROM wiki ORDER BY __time DESC LIMIT 6"
+    assert ask(node, newest) == [(n,) for n in range(15, 9, -1)]
+    query = BoundQuery(node, NOTHING)
+    [use] = plan(SqlRequest(newest), query, 0).tables
+    read = query.relation(use).sql
+    query.close()
+    places = [read.index(name) for name in ("_live0", *reversed(files))]
+    assert places == sorted(places)
 
 
 def test_columns_that_the_stream_brought_are_told_before_they_are_published_and_after(

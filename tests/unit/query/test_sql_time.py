@@ -156,3 +156,18 @@ def test_the_newest_rows_are_ordered_by_the_column_itself() -> None:
     for order in ("__time", "1", "moment"):
         found = planned(f"SELECT __time AS moment, n FROM t ORDER BY {order} DESC LIMIT 3").duckdb_sql
         assert found.endswith("ORDER BY a2.c0 DESC NULLS LAST LIMIT 3")
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_newest_first"),
+    [
+        ("SELECT s FROM t ORDER BY __time DESC LIMIT 5", True),
+        ("SELECT __time, s FROM t ORDER BY 1 DESC, s LIMIT 5", True),
+        ("SELECT s FROM t ORDER BY s, __time DESC LIMIT 5", False),
+        ("SELECT s FROM t ORDER BY __time LIMIT 5", False),
+        ("SELECT s FROM t ORDER BY __time DESC", False),
+        ("SELECT __time, COUNT(*) FROM t GROUP BY 1 ORDER BY 1 DESC LIMIT 5", False),
+    ],
+)
+def test_a_statement_that_keeps_the_newest_rows_says_so(sql: str, is_newest_first: bool) -> None:
+    assert [use.newest_first for use in planned(sql).tables] == [is_newest_first]
