@@ -120,7 +120,8 @@ def _file_arm(use: TableUse, schema: SegmentSchema, paths: Sequence[str], refere
     by_name = {column.name: (column, ref) for column, ref in zip(schema.columns, references, strict=True)}
     selected = []
     for column in use.columns:
-        stored, reference = by_name.get(column.name, (None, ""))
+        # Where nothing is looked at nothing is read: below a UNION the engine would read the column all the same.
+        stored, reference = (None, "") if use.counts_only else by_name.get(column.name, (None, ""))
         selected.append(f"{cast_stored(reference, stored, column)} AS {quote(column.internal)}")
     listed = ", ".join(literal(path) for path in paths)
     options = "hive_partitioning = false, union_by_name = false, filename = false"

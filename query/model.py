@@ -61,7 +61,8 @@ class TableUse:
 
     ``time_bounds`` are [start, end) in ms UTC, None where open: rows outside cannot matter, so segments
     outside need not be read (the statement filters by itself as well). ``newest_first``: it keeps the newest rows
-    only, so that an engine that reads those first can skip the others. ``schema`` is ``druid`` for stored
+    only, so that an engine that reads those first can skip the others. ``counts_only``: it looks at no value, so the
+    one column may hold anything. ``schema`` is ``druid`` for stored
     tables and ``lookup`` for lookups; rows of ``INFORMATION_SCHEMA`` and ``sys`` come from
     ``query.sql.metadata.inline_rows``.
     """
@@ -72,6 +73,7 @@ class TableUse:
     columns: tuple[ColumnUse, ...]
     time_bounds: tuple[int | None, int | None] = (None, None)
     newest_first: bool = False
+    counts_only: bool = False
 
     @property
     def is_stored(self) -> bool:

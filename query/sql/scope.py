@@ -60,7 +60,7 @@ class OpenTable:
             for column in used.values()
         )
         bounds = (self.start_ms, self.end_ms)
-        return TableUse(self.schema, self.name, self.relation, columns, bounds, self.newest_first)
+        return TableUse(self.schema, self.name, self.relation, columns, bounds, self.newest_first, not self.used)
 
 
 def _stored_type(schema: str, type_: SqlType) -> str:
