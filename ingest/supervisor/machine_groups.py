@@ -255,6 +255,10 @@ class GroupRules(ReplicaRules):
 
     def on_sequences_voided(self, event: SequencesVoided) -> list[Command]:
         """Attempts of groups that have nothing left are fenced; their partitions are free to open."""
+        asked = self.groups.get(event.group)
+        if not event.records and asked is not None:  # published or void already: asking again would go on for ever
+            asked.voiding = False
+            return self.reload()
         commands: list[Command] = []
         touched = {record.ref.group for record in event.records} | {event.group}
         for record in event.records:

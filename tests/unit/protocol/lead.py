@@ -115,13 +115,17 @@ class Lead:
 
     def published(self, ref: SequenceRef, bad: int = 0) -> list[m.Command]:
         """As if the store had published it: it counts as no longer unpublished."""
+        self.publish_unheard(ref)
+        return self.post(m.PublishSeen(self.now_ms, "t1", ref, PublishOutcome.PUBLISHED, bad))
+
+    def publish_unheard(self, ref: SequenceRef) -> None:
+        """The same, but the supervisor hears nothing of it."""
         key = (ref.supervisor, ref.group)
         record = self.store.state.sequences[key][ref.number]
         assert record.end is not None
         stream = self.store.state.streams["edits", "edits"]
         self.store.state.streams["edits", "edits"] = replace(stream, committed=stream.committed.with_(record.end))
         self.store.state.unpublished["edits"] = tuple(r for r in self.store.state.unpublished["edits"] if r.ref != ref)
-        return self.post(m.PublishSeen(self.now_ms, "t1", ref, PublishOutcome.PUBLISHED, bad))
 
     def desire(self, desired: DesiredState, config: SupervisorConfig | None = None) -> list[m.Command]:
         self.store.set_desired(self.generation, "edits", desired, 0)

@@ -150,6 +150,22 @@ def test_what_no_attempt_can_finish_is_read_again_under_a_posted_spec() -> None:
     assert (again.start, again.spec_version) == (at(0, 0), 2)
 
 
+def test_what_was_published_unheard_is_not_given_up_again_and_again() -> None:
+    lead = one_replica()
+    lead.desire(DesiredState.SUSPENDED)
+    released(lead, 5, 3)
+    lead.publish_unheard(FIRST)
+    for token in ("t1", "t2", "t3"):
+        lead.ended(token)
+        lead.ticks(10_000)
+        lead.run(f"t{int(token[1]) + 1}")
+    lead.ended("t4")
+    wish(lead, "new spec")
+    done = [*lead.did, *lead.ticks(5_000)]
+    assert len([c for c in done if isinstance(c, m.VoidSequences)]) == 1, "the store is read instead"
+    assert lead.store.sequences("edits", 2, 0)[0].start == at(5, 3)
+
+
 def test_a_moments_absence_gives_nothing_up_for_a_new_spec() -> None:
     lead = one_replica()
     lead.ask("t1", FIRST, 5, 3)
