@@ -137,7 +137,7 @@ def _run_held(directory: AttemptDirectory, spec: TaskSpec, settings: TaskSetting
 
         runner = TaskRunner(
             spec,
-            TaskPorts(actions, rows, supplier, settings.storage(clock), clock),
+            TaskPorts(actions, rows, supplier, settings.storage(clock), clock, directory.is_scarce),
             TaskHello(spec.token, address, os.getpid()),
             settings.held_bytes_max,
         )

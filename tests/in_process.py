@@ -131,7 +131,9 @@ class TaskThread:
         directory.create(task)
         older = restorable(system.root / "attempts", task, has_rows)
         self.rows = AppenderRows(directory, task, system.clock, older, system.schemas)
-        ports = TaskPorts(LocalActions(system), self.rows, self._supplier, system.storage, system.clock)
+        ports = TaskPorts(
+            LocalActions(system), self.rows, self._supplier, system.storage, system.clock, lambda: system.disk_scarce
+        )
         hello = TaskHello(task.token, task.token, 1, system.protocol)
         self.runner = TaskRunner(task, ports, hello, system.held_bytes_max)
         self._held = directory.held()
@@ -209,6 +211,7 @@ class System:
         (root / "attempts").mkdir(parents=True, exist_ok=True)
         self.clock = SystemClock()
         self.held_bytes_max = 1 << 30
+        self.disk_scarce = False  # as tasks see it
         self.protocol = PROTOCOL_VERSION  # announced by tasks that start from now on
         self.store = MemoryMetadataStore()
         self.storage = MemoryDeepStorage()

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from ingest.protocol import TaskSpec
 from ingest.wire import WireError, dumps, loads
 
 T = TypeVar("T")
+
+RESERVE_BYTES = 256 << 20
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -72,6 +75,12 @@ class AttemptDirectory:
         self.path = path
         self.work = path / "work"
         self.log = path / "log.txt"
+
+    def is_scarce(self) -> bool:
+        """Whether the file system has only its reserve left: 256 MiB, or a fiftieth of a smaller one. Reading on
+        leaves that to tasks that others wait for (PR-12)."""
+        space = shutil.disk_usage(self.path)
+        return space.free < min(RESERVE_BYTES, space.total // 50)
 
     @staticmethod
     def of(root: Path, spec: TaskSpec) -> AttemptDirectory:

@@ -23,12 +23,16 @@ class TaskDisk:
     """The task's directory, full or not. For the ingest thread; ``error`` may be read from any thread.
 
     ``error`` says for people why nothing can be written at present. Until it is None again no row may be
-    added: memory is bounded, and what is in it is still only there and in the stream.
+    added: memory is bounded, and what is in it is still only there and in the stream. ``scarce`` says that
+    only the reserve is left, which is kept for what others wait for (PR-12).
     """
 
-    def __init__(self, rows: TaskRows, clock: Clock) -> None:
+    def __init__(self, rows: TaskRows, clock: Clock, is_scarce: Callable[[], bool]) -> None:
         self._rows = rows
         self._clock = clock
+        self._is_scarce = is_scarce
+        self._look_ms = 0
+        self.scarce = False
         self._again_ms = 0
         self._postponed: list[Command] = []
         self.error: str | None = None
@@ -36,6 +40,9 @@ class TaskDisk:
     def maintain(self, now_ms: int) -> list[Command]:
         """Spills what is due; after a failure everything, from time to time. Returns what was postponed
         once the disk takes writes again."""
+        if now_ms >= self._look_ms:
+            self._look_ms = now_ms + RETRY_MS
+            self.scarce = self._is_scarce()
         if self.error is None:
             self.attempt(lambda: self._rows.maintain(now_ms))
         elif now_ms >= self._again_ms:

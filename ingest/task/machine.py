@@ -19,6 +19,7 @@ from ingest.task.messages import (
     CheckpointAnswered,
     Command,
     CommandReceived,
+    DiskScarce,
     Dropped,
     EndRaised,
     Event,
@@ -70,6 +71,9 @@ class IndexTaskMachine(PublishRules):
                 return self._on_started(event)
             case SpaceFreed():
                 self.held_bytes = event.held_bytes
+                return []
+            case DiskScarce():
+                self.disk_scarce = event.scarce
                 return []
             case Refused():
                 return self.finish(False, event.reason)

@@ -87,6 +87,7 @@ class TaskState:
         self.has_gap = False
         self.rewinding: set[int] = set()
         self.held_bytes = 0
+        self.disk_scarce = False
         self.detail = ""
 
     # ------------------------------------------------------------ questions
@@ -115,9 +116,9 @@ class TaskState:
 
     @property
     def under_pressure(self) -> bool:
-        """Bytes at their bound. What is already promised to others (a told end) is read all the same,
-        else nothing could be published and freed."""
-        return self.held_bytes >= self.limits.held_bytes_max
+        """Bytes at their bound, or the disk at its reserve. What is already promised to others (a told end)
+        is read all the same, else nothing could be published and freed (PR-12)."""
+        return self.disk_scarce or self.held_bytes >= self.limits.held_bytes_max
 
     @property
     def is_reading(self) -> bool:

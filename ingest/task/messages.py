@@ -215,6 +215,14 @@ class PublishFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskScarce:
+    """The file system under the task has only its reserve left, or has more again (PR-12)."""
+
+    now_ms: int
+    scarce: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SpaceFreed:
     """Answers ``Drop`` and ``Discard``: what is held now."""
 
@@ -245,6 +253,7 @@ Event = (
     | PublishEnded
     | PublishFailed
     | SpaceFreed
+    | DiskScarce
     | Refused
 )
 

@@ -45,6 +45,7 @@ from ingest.task.messages import (
     CommandReceived,
     Cut,
     Discard,
+    DiskScarce,
     Drop,
     DropPast,
     Dropped,
@@ -78,6 +79,7 @@ log = structlog.get_logger()
 
 TICK_MS = 50
 COMMAND_MS = 4_000
+SCARCE = "the disk has only its reserve left: nothing is read but what was promised to others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class TaskPorts:
     suppliers: Suppliers
     storage: DeepStorage
     clock: Clock
+    is_scarce: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ class TaskRunner:
         self._asker = threading.Thread(target=self._ask_forever, name="questions", daemon=True)
         self._view: TaskView = self._machine.view()
         self._reader = StreamReader(ports.suppliers, self._specs[newest], ports.rows, ports.clock, self._specs.values())
-        self._disk = TaskDisk(ports.rows, ports.clock)
+        self._disk = TaskDisk(ports.rows, ports.clock, ports.is_scarce)
         self._next_tick_ms = 0
         # Reading a spec again at every checkpoint would be a part of its pause.
         self._version_followed = newest
@@ -169,7 +172,7 @@ class TaskRunner:
     @property
     def stream_error(self) -> str | None:
         """Why nothing can be read at present, for people: the stream's fault or the disk's."""
-        return self._disk.error or self._reader.error
+        return self._disk.error or self._reader.error or (SCARCE if self._disk.scarce else None)
 
     @property
     def pauses(self) -> dict[str, int]:
@@ -245,7 +248,10 @@ class TaskRunner:
             self._next_tick_ms = now_ms + TICK_MS
             self._handle(Tick(now_ms))
         # After every batch: a fast stream must not bring more rows into memory than may be there.
-        for command in self._disk.maintain(now_ms):
+        postponed = self._disk.maintain(now_ms)
+        if self._disk.scarce != self._machine.disk_scarce:
+            self._handle(DiskScarce(now_ms, self._disk.scarce))
+        for command in postponed:
             done = self._execute(command)
             if done is not None:
                 self._handle(done)

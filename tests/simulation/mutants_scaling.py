@@ -7,6 +7,7 @@ from typing import Any
 
 from ingest.metadata.memory import MemoryMetadataStore
 from ingest.supervisor import machine_exceptions, machine_groups, machine_replicas, machine_scaling
+from ingest.task import machine_state
 from tests.simulation.mutants_supervisor import nothing
 from tests.simulation.mutation import Mutant
 
@@ -62,7 +63,17 @@ def _stopped_and_left(machine: Any, group: Any) -> str:
 _reason_to_release = Groups._reason_to_release
 
 
+def _bytes_only(self: Any) -> bool:
+    return bool(self.held_bytes >= self.limits.held_bytes_max)
+
+
 MUTANTS = [
+    Mutant(
+        "reserve-read-into",
+        "the disk's reserve is left to what was promised to others",
+        "PR-12",
+        lambda: [(machine_state.TaskState, "under_pressure", property(_bytes_only))],
+    ),
     Mutant(
         "bad-never-stop",
         "past the limit of bad messages nothing is read",

@@ -81,6 +81,22 @@ def test_without_lag_the_scaler_takes_tasks_away_one_by_one(system: System) -> N
     chain_is_whole(system)
 
 
+def test_a_disk_at_its_reserve_ends_and_publishes_what_is_open_and_reads_no_further(system: System) -> None:
+    system.stream.create_topic("clicks", 1)
+    system.start()
+    system.overlord.submit(spec())
+    feed(system, 100, 0)
+    eventually(lambda: system.records_read() == 100)
+    system.disk_scarce = True
+    eventually(lambda: system.committed().get(0) == 100, 30, "what was read is published")
+    feed(system, 100, 0)
+    [task] = system.tasks()
+    eventually(lambda: "reserve" in str(task.runner.stream_error))
+    assert system.records_read() == 100
+    system.disk_scarce = False
+    eventually(lambda: system.records_read() == 200, 30, "there is room again")
+
+
 def stopped(system: System) -> None:
     """Two bad records where one is allowed; waits until all is at rest."""
     system.stream.create_topic("clicks", 1)

@@ -161,6 +161,18 @@ def test_under_pressure_a_told_end_is_read_up_to_and_the_open_sequence_waits() -
     assert task.machine.status() is S.READING
 
 
+def test_at_the_disks_reserve_a_told_end_is_read_up_to_and_the_open_sequence_waits() -> None:
+    task = reading()
+    task.read(0, 0, 5, 6, rows=6, held_bytes=60)
+    task.answered(0, sealed(0, at(0, 0), at(8, 0)), opened(1, at(8, 0)))
+    task.handle(m.DiskScarce(0, True))
+    assert task.machine.windows() == (m.ReadWindow(0, at(8, 0)),)
+    task.read(0, 0, 6, 8, held_bytes=80)
+    assert task.machine.status() is S.BACK_PRESSURE
+    task.handle(m.DiskScarce(0, False))
+    assert task.machine.status() is S.READING
+
+
 def test_a_graceful_stop_seals_publishes_hands_off_and_ends_well() -> None:
     task = stopping()
     assert [window.number for window in task.machine.windows()] == [0]
