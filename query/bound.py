@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 from query.binding import ChunkGroup, FileGroup, Function, Relation, bind_lookup, bind_table
 from query.columns import table_def
 from query.errors import InvalidQuery, QueryCancelled, QueryError, QueryUnavailable
+from query.lanes import Claim
 from query.live import BoundTable
 from query.lookups.cache import LookupFile
 from query.mirror import MirroredChunk
-from query.model import FunctionUse, TableUse
+from query.model import FunctionUse, PlannedQuery, TableUse
 from query.native.plan import SegmentFact
 from query.runs import Run
 from query.session import Seen
@@ -47,6 +48,8 @@ class BoundQuery:
         self._run: Run | None = None
         self._is_cancelled = False
         self._is_closed = False
+        self._rows_read = 0
+        self.claim = Claim()
 
     @property
     def versions(self) -> dict[str, int]:
@@ -127,17 +130,23 @@ class BoundQuery:
         files: dict[SegmentSchema, list[str]] = {}
         for segment in _needed(bound.at.snapshot.segments, use):
             self.check()
+            self._rows_read += segment.rows
             path = self._node.pin(segment)
             self._pinned.append(segment)
             files.setdefault(segment.schema, []).append(f"{root_path(CACHE_ROOT)}/{path.name}")
         layouts: dict[str, list[MirroredChunk]] = {}
         for chunk in _needed(bound.chunks, use):
+            self._rows_read += chunk.rows
             layouts.setdefault(chunk.layout, []).append(chunk)
         chunk_groups = [
             ChunkGroup(chunks[0].columns, tuple(f"{root_path(MIRROR_ROOT)}/{chunk.name}" for chunk in chunks))
             for chunks in layouts.values()
         ]
         return bind_table(use, [FileGroup(schema, tuple(paths)) for schema, paths in files.items()], chunk_groups)
+
+    def claims(self, planned: PlannedQuery, long_rows: int) -> None:
+        """Says how urgent and how long it is, once its relations are bound."""
+        self.claim = Claim(planned.priority, planned.is_low or self._rows_read >= long_rows)
 
     def started(self, run: Run) -> None:
         """The statement has a worker."""

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from query.errors import (
     QueryTimeout,
     QueryUnavailable,
 )
+from query.lanes import Lanes
 from query.runs import NOBODY, Owner, Run, Worker
 from query.worker_wire import Job, Kind, WorkerSettings, encode_settings
 
@@ -41,7 +42,9 @@ _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV"
 class EngineSettings:
     """``workers`` processes of ``threads`` threads and ``memory_bytes`` each; ``temp_bytes`` bounds what one spills.
 
-    ``queued`` queries at most wait for a worker. ``grace_ms`` after it was told to stop, a worker is killed.
+    ``queued`` queries at most wait for a worker.
+    One that reads ``long_rows`` counts as long (``query.lanes``). ``grace_ms`` after it was told to stop, a worker is
+    killed.
     """
 
     workers: int = 2
@@ -51,6 +54,7 @@ class EngineSettings:
     queued: int = 100
     timeout_ms: int = 300_000
     grace_ms: int = 2_000
+    long_rows: int = 20_000_000
 
 
 class Engine:
@@ -64,7 +68,7 @@ class Engine:
         self._changed = threading.Condition()
         self._idle: list[Worker] = []
         self._count = 0
-        self._waiting = 0
+        self._lanes = Lanes(settings.workers)
         self._runs: set[Run] = set()
         self._numbers = itertools.count(1)
         self._stopping = False
@@ -113,8 +117,8 @@ class Engine:
         allowed_ms = min(timeout_ms or self._settings.timeout_ms, self._settings.timeout_ms)
         deadline_ms = self.clock.monotonic_ms() + allowed_ms
         job = Job(next(self._numbers), sql, tuple(relations), tuple(functions))
-        worker = self._take_worker(deadline_ms, owner.check)
-        run = Run(self, worker, job, deadline_ms)
+        worker = self._take_worker(deadline_ms, owner)
+        run = Run(self, worker, job, deadline_ms, owner.claim.is_long)
         with self._changed:
             self._runs.add(run)
             self._changed.notify_all()
@@ -136,7 +140,7 @@ class Engine:
     @property
     def waiting(self) -> int:
         """Queries that wait for a worker."""
-        return self._waiting
+        return len(self._lanes)
 
     def runs(self) -> list[Run]:
         """The queries that hold a worker now."""
@@ -147,6 +151,7 @@ class Engine:
         """Takes a worker back from its run."""
         with self._changed:
             self._runs.discard(run)
+            self._lanes.end(run.is_long)
             keep = reusable and not self._stopping
             if keep:
                 self._idle.append(worker)
@@ -156,25 +161,26 @@ class Engine:
         if not keep:
             worker.discard()
 
-    def _take_worker(self, deadline_ms: int, check: Callable[[], None]) -> Worker:
+    def _take_worker(self, deadline_ms: int, owner: Owner) -> Worker:
         while True:
-            worker = self._wait_for_worker(deadline_ms, check)
+            worker = self._wait_for_worker(deadline_ms, owner)
             if worker.process.poll() is None:
                 return worker
             # It died while nobody used it.
             worker.discard()
             with self._changed:
                 self._count -= 1
+                self._lanes.end(owner.claim.is_long)
                 self._changed.notify_all()
 
-    def _wait_for_worker(self, deadline_ms: int, check: Callable[[], None]) -> Worker:
+    def _wait_for_worker(self, deadline_ms: int, owner: Owner) -> Worker:
         with self._changed:
-            if not self._idle and self._waiting >= self._settings.queued:
-                raise QueryCapacityExceeded(f"{self._waiting} queries are waiting for a worker already")
-            self._waiting += 1
+            if not self._idle and len(self._lanes) >= self._settings.queued:
+                raise QueryCapacityExceeded(f"{len(self._lanes)} queries are waiting for a worker already")
+            ticket = self._lanes.join(owner.claim)
             try:
-                while not self._idle and not self._stopping:
-                    check()
+                while not (self._idle and self._lanes.is_next(ticket)) and not self._stopping:
+                    owner.check()
                     left_ms = deadline_ms - self.clock.monotonic_ms()
                     if left_ms <= 0:
                         raise QueryTimeout("the query's time was over before a worker was free")
@@ -183,9 +189,12 @@ class Engine:
                     raise QueryUnavailable("the query node is stopping")
                 # The last one back has the chunks mapped that the next query most likely reads.
                 self._idle.sort(key=lambda worker: worker.ready)
+                self._lanes.begin(ticket.is_long)
                 return self._idle.pop()
             finally:
-                self._waiting -= 1
+                self._lanes.leave(ticket)
+                # It may have stood before somebody for whom there is a worker, too.
+                self._changed.notify_all()
 
     def _own_processes(self) -> None:
         while True:

@@ -113,6 +113,7 @@ class PlannedQuery:
 
     Times leave it as int64 milliseconds, sums of longs as 128-bit integers, multi-value strings as lists;
     ``query.results`` renders them by ``result_columns``. ``timeout_ms`` is 0 when the request sets no limit.
+    A higher ``priority`` gets a worker first; ``is_low``: it can wait while others run.
     """
 
     tables: tuple[TableUse, ...]
@@ -123,3 +124,5 @@ class PlannedQuery:
     timeout_ms: int
     stringify_arrays: bool
     functions: tuple[FunctionUse, ...] = ()
+    priority: int = 0
+    is_low: bool = False

@@ -260,6 +260,7 @@ class QueryNode:
             relations = [query.relation(use) for use in planned.tables]
             query.check()
             functions = [query.function(use) for use in planned.functions]
+            query.claims(planned, self._settings.engine.long_rows)
             run = self._engine.run(planned.duckdb_sql, relations, planned.timeout_ms, query, functions)
             run.on_close(query.close)
             run.on_close(lambda: self._delist(name, query))

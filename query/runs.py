@@ -23,6 +23,7 @@ from query.errors import (
     QueryUnavailable,
     ResourceLimitExceeded,
 )
+from query.lanes import Claim
 from query.worker_wire import Job, Kind, encode_job, receive, send
 
 _CAPACITY_ERRORS = ("OutOfMemoryException", "RowTooLarge")
@@ -76,7 +77,8 @@ class Run:
     called unless the batches were read to their end.
     """
 
-    def __init__(self, pool: Pool, worker: Worker, job: Job, deadline_ms: int) -> None:
+    def __init__(self, pool: Pool, worker: Worker, job: Job, deadline_ms: int, is_long: bool = False) -> None:
+        self.is_long = is_long
         self._pool = pool
         self._worker = worker
         self._number = job.number
@@ -181,6 +183,11 @@ class Run:
 class Owner(Protocol):
     """Whose statement it is."""
 
+    @property
+    def claim(self) -> Claim:
+        """How urgent and how long it is."""
+        ...
+
     def started(self, run: Run) -> None:
         """It has a worker, and can be cancelled from now on."""
         ...
@@ -192,6 +199,8 @@ class Owner(Protocol):
 
 class _Nobody:
     """Does not care."""
+
+    claim = Claim()
 
     def started(self, run: Run) -> None:
         """Nothing."""

@@ -203,6 +203,7 @@ class Services:
             threads=chosen.threads,
             memory_bytes=chosen.memory_limit_bytes,
             timeout_ms=chosen.timeout_ms,
+            long_rows=chosen.long_rows,
         )
         settings = NodeSettings(
             address=self._address,

@@ -17,6 +17,7 @@ from query.native.scan import scan, search
 from query.native.timeseries import timeseries, top_n
 from query.sql import planner as sql_planner
 from query.sql.frame import Session
+from query.sql.planner import urgency
 from query.sql.scope import Output
 from query.sql.select import QueryPlanner
 
@@ -62,6 +63,7 @@ def plan(body: Any, catalogue: NativeCatalogue, now_ms: int) -> NativePlan:
         context.whole("timeout", 0) or 0,
         False,
         tuple(session.functions.values()),
+        *urgency(context.get("priority"), context.get("lane")),
     )
     return NativePlan(planned, draft.shape)
 

@@ -7,6 +7,7 @@ import json
 from sqlglot import exp
 
 from query.errors import InvalidQuery, SqlParseError
+from query.lanes import LOW_LANES
 from query.model import PlannedQuery, ResultColumn, SqlRequest
 from query.sql import (
     aggregates,
@@ -96,7 +97,21 @@ def _planned(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQ
         whole_number(context, "timeout") or 0,
         flag(context, "sqlStringifyArrays", True),
         tuple(session.functions.values()),
+        *urgency(context.get("priority"), context.get("lane")),
     )
+
+
+def urgency(priority: object, lane: object) -> tuple[int, bool]:
+    """A context's ``priority`` (any whole number), and whether the query can wait: by a negative one, or its ``lane``.
+
+    Raises:
+        InvalidQuery: the priority is no number.
+    """
+    try:
+        number = 0 if priority is None or isinstance(priority, bool) else int(str(priority))
+    except ValueError as error:
+        raise InvalidQuery(f"context priority: {priority!r} is not a whole number") from error
+    return number, number < 0 or lane in LOW_LANES
 
 
 def _result_column(column: Output) -> ResultColumn:

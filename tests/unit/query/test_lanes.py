@@ -1,0 +1,90 @@
+"""Who gets the next worker: by priority and order, and never all workers for long queries."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ingest.clock import SystemClock
+from query.engine import Engine, EngineSettings
+from query.errors import InvalidQuery
+from query.lanes import Claim, Lanes, Ticket
+from query.runs import Run
+from tests.unit.query.rows import planned
+
+
+def order(lanes: Lanes, tickets: dict[str, Ticket]) -> list[str]:
+    """Gives workers that are never given back, until nobody may have one."""
+    got = []
+    while name := next((name for name, ticket in tickets.items() if lanes.is_next(ticket)), None):
+        ticket = tickets.pop(name)
+        lanes.leave(ticket)
+        lanes.begin(ticket.is_long)
+        got.append(name)
+    return got
+
+
+def test_queries_go_by_priority_then_by_their_coming() -> None:
+    lanes = Lanes(9)
+    claims = {"a": Claim(), "b": Claim(5), "c": Claim(), "d": Claim(5), "e": Claim(-1)}
+    assert order(lanes, {name: lanes.join(claim) for name, claim in claims.items()}) == ["b", "d", "a", "c", "e"]
+
+
+@pytest.mark.parametrize(("workers", "long_at_once"), [(1, 1), (2, 1), (4, 3)])
+def test_long_queries_leave_a_worker_to_the_short(workers: int, long_at_once: int) -> None:
+    lanes = Lanes(workers)
+    names = [f"long{n}" for n in range(6)]
+    tickets = {name: lanes.join(Claim(9, is_long=True)) for name in names}
+    tickets["short"] = lanes.join(Claim())
+    assert order(lanes, dict(tickets)) == [*names[:long_at_once], "short"]
+    lanes.end(is_long=True)
+    assert lanes.is_next(tickets[names[long_at_once]])
+
+
+def test_a_query_says_of_itself_how_urgent_it_is() -> None:
+    assert [(one.priority, one.is_low) for one in (planned("SELECT 1", priority=p) for p in (3, "-2", None))] == [
+        (3, False),
+        (-2, True),
+        (0, False),
+    ]
+    assert planned("SELECT 1", lane="low").is_low and not planned("SELECT 1", lane="interactive").is_low
+    with pytest.raises(InvalidQuery, match="context priority"):
+        planned("SELECT 1", priority="high")
+
+
+class Long:
+    """The owner of a long statement; ``waits`` is set once it waits for a worker."""
+
+    claim = Claim(is_long=True)
+
+    def __init__(self) -> None:
+        self.waits = threading.Event()
+
+    def started(self, run: Run) -> None:
+        """Nothing."""
+
+    def check(self) -> None:
+        self.waits.set()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    pool = Engine(EngineSettings(workers=2, threads=1), [tmp_path / "files"], tmp_path / "spill", SystemClock())
+    pool.start()
+    yield pool
+    pool.stop()
+
+
+def test_a_short_query_gets_a_worker_while_long_ones_wait_for_it(engine: Engine) -> None:
+    held = engine.run("SELECT i FROM range(100000000) t(i)", [], owner=Long())
+    second, answers = Long(), list[object]()
+    waiting = threading.Thread(target=lambda: answers.append(list(engine.run("SELECT 2", [], owner=second).batches())))
+    waiting.start()
+    assert second.waits.wait(10)
+    assert [batch.to_pylist() for batch in engine.run("SELECT 1 AS x", []).batches()] == [[{"x": 1}]] and not answers
+    held.close()
+    waiting.join(10)
+    assert len(answers) == 1
