@@ -163,6 +163,24 @@ def test_tests_that_documents_name_exist() -> None:
     assert not absent, "documents name tests that there are not: " + ", ".join(absent)
 
 
+def test_every_field_of_a_spec_is_told_with_a_test_that_exists() -> None:
+    page = text_of(REFERENCE / "spec-fields.md")
+    told_of = set(re.findall(r"[A-Za-z]\w*", " ".join(re.findall(r"`([^`]*)`", page))))
+    fields = {
+        info.alias or name
+        for module in ("ingest.spec.edge", "ingest.spec.edge_formats", "ingest.spec.rules_index")
+        for block in vars(importlib.import_module(module)).values()
+        if isinstance(block, type) and issubclass(block, BaseModel) and block.__name__ != "SpecEdge"
+        for name, info in block.model_fields.items()
+    }
+    assert not fields - told_of, "spec-fields.md does not tell these fields: " + ", ".join(sorted(fields - told_of))
+    tests = set(re.findall(r"`(test_\w+)`", page))
+    defined = {
+        name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", text_of(path))
+    }
+    assert tests and not tests - defined, "no such tests: " + ", ".join(sorted(tests - defined))
+
+
 def test_the_scanners_see_what_they_look_for() -> None:
     class Section(BaseModel):
         port: int

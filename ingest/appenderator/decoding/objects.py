@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 from ingest.appenderator.decoding.formats.reader import DocumentReader
@@ -30,4 +31,9 @@ class ObjectReader:
 
     def column(self, rows: list[Any], source: Source) -> list[Any]:
         """One field's value in every row; None where it is missing."""
-        return [value_at(source, row) for row in rows]
+        if source.root is None or source.rest:
+            return [value_at(source, row) for row in rows]
+        try:
+            return list(map(itemgetter(source.root), rows))
+        except KeyError:
+            return [row.get(source.root) for row in rows]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import fastavro
 
-from ingest.appenderator.decoding.formats.avro import FAULTS, ReadRecord, reader_of
+from ingest.appenderator.decoding.formats.avro import FAULTS, RecordReader, reader_of
 from ingest.appenderator.decoding.formats.reader import OneByOne
 from ingest.appenderator.decoding.unreadable import Unreadable
 from ingest.spec.formats import AvroFileFormat
@@ -31,7 +31,7 @@ class AvroFileDocuments(OneByOne):
 
     def __init__(self, form: AvroFileFormat) -> None:
         self._form = form
-        self._readers: dict[str, ReadRecord] = {}
+        self._readers: dict[str, RecordReader] = {}
 
     def one(self, message: bytes | None) -> dict[str, Any]:
         found = self.documents(message)
@@ -72,10 +72,10 @@ class AvroFileDocuments(OneByOne):
             block = unpack(packed, left)
             left -= len(block)
             inner = BytesIO(block)
-            records.extend(read(inner) for _ in range(count))
+            records.extend(read.one(inner) for _ in range(count))
         return records
 
-    def _reader(self, text: str) -> ReadRecord:
+    def _reader(self, text: str) -> RecordReader:
         read = self._readers.get(text)
         if read is None:
             if len(self._readers) >= _SCHEMAS_KEPT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ingest.appenderator.decoding.formats.reader import OneByOne
@@ -87,19 +88,32 @@ class DelimitedLines(OneByOne):
         self._form = form
         self._alone = not form.header and not form.skip_rows
         self._list = form.list_delimiter
-        marks = ["\n", "\r", "\ufeff", re.escape(form.list_delimiter), r"\A[ \t]*\Z", *('"' if form.quoted else "")]
-        self._careful = re.compile("|".join([*marks, *([r"\d"] if form.parse_numbers else [])]))
+        self._marks = ["\r", "\ufeff", form.list_delimiter, *('"' if form.quoted else "")]
+
+    def many(self, messages: Sequence[bytes | None]) -> tuple[list[dict[str, Any]], list[int]]:
+        lines = self._simple_lines(messages) if self._alone else None
+        if lines is None:
+            return super().many(messages)
+        delimiter, columns = self._form.delimiter, self._form.columns
+        rows = [dict(zip(columns, line.split(delimiter), strict=False)) for line in lines]
+        # What is empty is null; most lines have nothing empty.
+        return [{k: v or None for k, v in row.items()} if "" in row.values() else row for row in rows], []
+
+    def _simple_lines(self, messages: Sequence[bytes | None]) -> list[str] | None:
+        """The lines of a batch in which every message is one without quotes, lists or numbers; else None."""
+        if self._form.parse_numbers or not all(messages):
+            return None
+        try:
+            text = b"\n".join(messages).decode()  # type: ignore[arg-type]
+        except UnicodeDecodeError:
+            return None
+        lines = text.split("\n")
+        plain = len(lines) == len(messages) and not any(mark in text for mark in self._marks)
+        return lines if plain and not any(map(str.isspace, lines)) else None
 
     def one(self, message: bytes | None) -> dict[str, Any]:
         if not message or not self._alone:
             raise Unreadable("not one line")
-        try:
-            text = message.decode()
-        except UnicodeDecodeError as error:
-            raise Unreadable("not UTF-8") from error
-        if not self._careful.search(text):
-            fields = text.split(self._form.delimiter)
-            return dict(zip(self._form.columns, [field or None for field in fields], strict=False))
         lines = text_lines(message)
         if lines is None or len(lines) != 1:
             raise Unreadable("not one line")

@@ -44,18 +44,13 @@ class PatternLines:
 
     def _match(self, lines: Sequence[str | None]) -> list[dict[str, Any] | None]:
         groups = pc.extract_regex(pa.array(lines, pa.string()), self._pattern)
-        matched = groups.is_valid().to_pylist()
-        columns = [group.to_pylist() for group in groups.flatten()]
-        rows: list[dict[str, Any] | None] = []
-        for at, good in enumerate(matched):
-            values = [self._value(column[at]) for column in columns] if good else []
-            rows.append(dict(zip(self._columns, values, strict=True)) if good else None)
-        return rows
+        columns = [self._values(group.to_pylist()) for group in groups.flatten()]
+        rows = map(dict, (zip(self._columns, values, strict=True) for values in zip(*columns, strict=True)))
+        return [row if good else None for row, good in zip(rows, groups.is_valid().to_pylist(), strict=True)]
 
-    def _value(self, text: str | None) -> Any:
-        if not text:
-            return None
-        return text.split(self._list) if self._list in text else text
+    def _values(self, texts: list[str | None]) -> list[Any]:
+        mark = self._list
+        return [None if not text else text.split(mark) if mark in text else text for text in texts]
 
 
 def _numbered(pattern: str) -> str:

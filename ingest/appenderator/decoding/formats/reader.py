@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from ingest.appenderator.decoding.documents import read_documents
 from ingest.appenderator.decoding.unreadable import Unreadable
 from ingest.spec.formats import (
@@ -68,12 +70,13 @@ class JsonDocuments(OneByOne):
 
     def __init__(self, form: JsonFormat) -> None:
         self._form = form
+        self._decode = msgspec.json.Decoder(dict[str, Any]).decode
 
     def one(self, message: bytes | None) -> dict[str, Any]:
-        found = self.documents(message)
-        if found is None or len(found) != 1 or not isinstance(found[0], dict):
-            raise Unreadable("not one object")
-        return found[0]
+        try:
+            return self._decode(message or b"")
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise Unreadable("not one object") from error
 
     def documents(self, message: bytes | None) -> list[Any] | None:
         if message is None:

@@ -30,24 +30,28 @@ class KafkaDocuments:
 
     def many(self, messages: Sequence[KafkaRecord]) -> tuple[list[dict[str, Any]], list[int]]:
         rows, bad = self._value.many([message.value for message in messages])
-        keys = self._keys(messages)
-        out: list[dict[str, Any]] = []
-        rejected: list[int] = []
         refused = set(bad)
         documents = iter(rows)
-        for at, message in enumerate(messages):
+        out: list[dict[str, Any]] = []
+        rejected: list[int] = []
+        for at, (message, key) in enumerate(zip(messages, self._keys(messages), strict=True)):
             document = None if at in refused else next(documents)
-            if document is None or isinstance(keys[at], Unreadable):
+            if document is None or isinstance(key, Unreadable):
                 rejected.append(at)
             else:
-                out.append({**self._beside(message, keys[at]), **document})
+                out.append(self._beside(message, key) | document)
         return out, rejected
 
     def _keys(self, messages: Sequence[KafkaRecord]) -> list[Any]:
         """The key's value for each message: a list of one, an empty list, or why it cannot be read."""
         if self._key is None:
             return [[]] * len(messages)
-        return [self._key_of(message.key) for message in messages]
+        found, bad = self._key.many([message.key for message in messages])
+        hard, documents = set(bad), iter(found)
+        return [
+            self._key_of(message.key) if at in hard else list(next(documents).values())[:1]
+            for at, message in enumerate(messages)
+        ]
 
     def _key_of(self, key: bytes | None) -> Any:
         if key is None or self._key is None:
@@ -68,15 +72,13 @@ class KafkaDocuments:
     def _beside(self, message: KafkaRecord, key: list[Any]) -> dict[str, Any]:
         """A later header of the same name wins; a header wins over time, topic and key."""
         form = self._form
-        found: dict[str, Any] = {}
-        if form.header_encoding is not None:
+        found: dict[str, Any] = {form.key_column: key[0]} if key else {}
+        found[form.topic_column] = form.topic
+        found[form.timestamp_column] = None if message.timestamp_ms < 0 else message.timestamp_ms
+        if form.header_encoding is not None and message.headers:
             for name, value in message.headers:
                 text = None if value is None else value.decode(form.header_encoding, errors="replace")
                 found[form.header_prefix + name] = text
-        found.setdefault(form.timestamp_column, None if message.timestamp_ms < 0 else message.timestamp_ms)
-        found.setdefault(form.topic_column, form.topic)
-        if key:
-            found.setdefault(form.key_column, key[0])
         return found
 
     def documents(self, message: KafkaRecord) -> list[Any] | None:

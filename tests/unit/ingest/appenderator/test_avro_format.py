@@ -140,6 +140,18 @@ def test_a_broken_record_is_rejected_alone(message: bytes) -> None:
     assert batch.rejected[0].value == message and "not a record of its Avro schema" in batch.rejected[0].reason
 
 
+def test_records_read_together_end_where_their_own_bytes_do() -> None:
+    schema = record_schema(("t", "long"), ("s", "string"))
+    form = {"type": "avro_stream", "avroBytesDecoder": {"type": "schema_inline", "schema": schema}}
+    good = avro(schema, {"t": TIME_MS, "s": "good"})
+    swallowing = avro(schema, {"t": TIME_MS, "s": ""})[:-1] + bytes([len(good) << 1])
+    for odd in ([good + b"more"], [good[:-1], good + b"x"], [swallowing, good], [good + good], [good[:-1]]):
+        messages = [good] * 9 + odd + [good]
+        batch = decode(messages, form)
+        assert batch.messages == len(messages)
+        assert batch.rows.column("s").to_pylist()[:9] == ["good"] * 9
+
+
 def test_a_chain_of_records_as_long_as_its_message_does_not_end_the_process() -> None:
     schema = record_schema(("t", "long"), ("next", ["null", "Row"]))
     form = {"type": "avro_stream", "avroBytesDecoder": {"type": "schema_inline", "schema": schema}}

@@ -281,3 +281,51 @@ def test_sorting_by_other_columns_than_time_has_no_effect_and_is_told() -> None:
     spec, warnings = parse_supervisor_spec(spec_with("dataSchema/dimensionsSpec", block))
     assert [dimension.name for dimension in spec.data_schema.dimensions] == ["page", "user"]
     assert any("forceSegmentSortByTime has no effect" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(
+    ("form", "where"),
+    [
+        ({"type": "avro_stream"}, ".avroBytesDecoder"),
+        ({"type": "avro_stream", "avroBytesDecoder": {"type": "schema_repo"}}, ".avroBytesDecoder.type"),
+        ({"type": "avro_stream", "avroBytesDecoder": {}}, ".avroBytesDecoder.type"),
+        ({"type": "avro_stream", "avroBytesDecoder": {"type": "schema_inline"}}, ".avroBytesDecoder.schema"),
+        ({"type": "avro_stream", "avroBytesDecoder": {"type": "schema_registry"}}, ".avroBytesDecoder.url"),
+        (
+            {"type": "avro_stream", "avroBytesDecoder": {"type": "schema_registry", "urls": ["ftp://a"]}},
+            ".avroBytesDecoder.urls[0]",
+        ),
+        (
+            {"type": "avro_stream", "avroBytesDecoder": {"type": "multiple_schemas_inline", "schemas": {"x": {}}}},
+            ".avroBytesDecoder.schemas.x",
+        ),
+        ({"type": "protobuf", "protoBytesDecoder": {"type": "other"}}, ".protoBytesDecoder.type"),
+        (
+            {"type": "protobuf", "protoBytesDecoder": {"type": "file", "descriptor": "http://a/b"}},
+            ".protoBytesDecoder.descriptor",
+        ),
+        (
+            {"type": "protobuf", "protoBytesDecoder": {"type": "inline", "descriptorString": "!"}},
+            ".protoBytesDecoder.descriptorString",
+        ),
+        ({"type": "kafka"}, ".valueFormat"),
+        ({"type": "kafka", "valueFormat": {"type": "kafka"}}, ".valueFormat.type"),
+        ({"type": "kafka", "valueFormat": {"type": "json"}, "headerFormat": {"type": "x"}}, ".headerFormat.type"),
+        ({"type": "csv"}, ".columns"),
+        ({"type": "tsv", "columns": ["a"], "delimiter": ""}, ".delimiter"),
+        ({"type": "regex", "pattern": "(?=a)(b)"}, ".pattern"),
+        ({"type": "regex", "pattern": "a"}, ".pattern"),
+        ({"type": "regex", "pattern": "(a)(b)", "columns": ["x"]}, ".columns"),
+    ],
+)
+def test_decoders_that_are_not_read_are_refused_by_name(form: dict[str, Any], where: str) -> None:
+    assert f"$.spec.ioConfig.inputFormat{where}" in [p.path for p in problems(spec_with("ioConfig/inputFormat", form))]
+
+
+def test_a_format_without_its_library_is_refused_with_the_line_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    form = {"type": "avro_stream", "avroBytesDecoder": {"type": "schema_registry", "url": "http://a:1"}}
+    cures = [problem.cure for problem in problems(spec_with("ioConfig/inputFormat", form))]
+    assert "pip install 'siltstone[avro]'" in cures and "pip install 'siltstone[registry]'" in cures
