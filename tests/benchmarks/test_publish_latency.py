@@ -84,7 +84,7 @@ def fill_quickly(url: str, count: int) -> None:
         "segment_id": name,
         "start_ms": start,
         "end_ms": f"{start} + {HOUR_MS}",
-        "partition_num": f"n.n % {PER_CHUNK}",
+        "partition_num": f"(n.n % {PER_CHUNK})::integer",
         "payload": f"replace(base.payload::text, base.segment_id, {name})::json",
     }
     columns = [column.name for column in t.segments.columns]
@@ -92,7 +92,7 @@ def fill_quickly(url: str, count: int) -> None:
     with closing(psycopg2.connect(url.replace("+psycopg2", ""))) as connection, connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO segments ({', '.join(columns)}) SELECT {chosen} FROM segments AS base, "
-            f"generate_series(1, {count - 1}) AS n(n)"
+            f"generate_series(1::bigint, {count - 1}) AS n(n)"
         )
         cursor.execute(
             "INSERT INTO segment_visibility (segment_id, added, removed, datasource) "

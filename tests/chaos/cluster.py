@@ -44,8 +44,6 @@ class Layout:
 class Member(Service):
     """One process of the installation; it is ready when it answers, healthy or not."""
 
-    patience_s = 180.0  # some of them start at once, perhaps on a busy machine
-
     def __init__(self, home: Path, settings: Mapping[str, Any] | None = None, **environment: str) -> None:
         super().__init__(home, settings, **environment)
         self._quick = Client(self.client.url, timeout_s=2.0)

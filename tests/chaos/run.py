@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import Counter
@@ -29,6 +30,8 @@ PUBLISHED_S = 120.0
 # What a reset waits for a range that nobody can read any more (a minute), beside the other.
 GIVEN_UP_S = 75.0
 AGAIN_S = 1.0
+LOAD_PER_CORE = 4.0
+"""Beyond this the machine has other things to do, and deadlines grow in proportion."""
 RATE = 400.0
 ROWS_PER_SEGMENT = 1_500
 COMPACTED: dict[str, Any] = {
@@ -254,6 +257,7 @@ def _done(action: Callable[[], object]) -> bool:
 
 
 def _until(condition: Callable[[], object], seconds: float, what: str, found: Callable[[], object] = str) -> None:
+    seconds *= max(1.0, os.getloadavg()[0] / (LOAD_PER_CORE * (os.cpu_count() or 1)))
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"not within {seconds:.0f} s: {what} (found {found()})"

@@ -74,7 +74,7 @@ class Server:
     """One child process with a log file; subclasses give the command and the probe."""
 
     user: int | None = None
-    patience_s = 60.0
+    patience_s = 180.0  # a start takes seconds, on a machine with forty other things to do minutes
 
     def __init__(self, home: Path) -> None:
         self.home = home
