@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 # A name is never used twice: workers know files by their names.
 _NAMES = itertools.count(1)
 RETRY_MS = 5_000
-MAX_BYTES = 512 << 20
+MAX_BYTES = 128 << 20
 
 
 @dataclass(slots=True)

@@ -11,8 +11,8 @@ from query.sql.calendar_math import parse_span
 from segments.civil import DAY_MS
 from segments.errors import ServiceError
 
-MAX_PAIRS = 5_000_000
-"""More are a table to ingest."""
+MAX_PAIRS = 2_000_000
+"""More are a table to ingest: each worker that looks one up holds all pairs."""
 _FILE_FORMATS = ("csv", "tsv", "customJson", "simpleJson")
 _NOT_BUILT = {
     "kafka": "read the topic into a table and join with that",
