@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from ingest.errors import SpecError
 from ingest.stream.schemas import MemorySchemas, SchemaRegistryUnreachable, WriterSchema
 from ingest.supervisor import health
+from server.config_secrets import masked
 from tests.in_process import NOON_MS, System, chain_is_whole, click, eventually, spec
 from tests.unit.ingest.appenderator.binary_messages import avro, framed, record_schema
 
@@ -89,6 +91,24 @@ def test_a_format_that_reads_keys_and_headers_takes_over_at_a_checkpoint(system:
     chain_is_whole(system)
     found = [(row["kafka.key"], row["kafka.header.env"]) for row in published(system, tmp_path)]
     assert sorted(found, key=str) == [("the key", "prod")] * 50 + [(None, None)] * 50
+
+
+def test_a_spec_got_with_its_secrets_hidden_keeps_them_when_it_is_posted_again(system: System) -> None:
+    system.stream.create_topic("clicks", 1)
+    system.start()
+    posted = spec()
+    posted["spec"]["ioConfig"]["consumerProperties"]["sasl.password"] = "hush"
+    system.overlord.submit(posted)
+    shown = masked(posted)
+    shown["spec"]["ioConfig"]["taskCount"] = 2
+    system.overlord.submit(shown)
+    stored = system.store.supervisor("clicks")
+    assert stored is not None and stored.version == 2
+    assert stored.spec["spec"]["ioConfig"]["consumerProperties"]["sasl.password"] == "hush"
+    assert stored.spec["spec"]["ioConfig"]["taskCount"] == 2
+    shown["spec"]["ioConfig"]["consumerProperties"]["ssl.key.password"] = "******"
+    with pytest.raises(SpecError, match="ssl.key.password.*in place of a secret"):
+        system.overlord.submit(shown)
 
 
 def published(system: System, tmp_path: Path) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,7 @@ Answers = dict[str, tuple[int, Any]]
 
 
 @contextmanager
-def registry(answers: Answers) -> Iterator[tuple[str, list[dict[str, str]]]]:
+def registry(answers: Answers, port: int = 0) -> Iterator[tuple[str, list[dict[str, str]]]]:
     """A registry's HTTP with these answers by path and query; yields its address and each request's headers."""
     seen: list[dict[str, str]] = []
 
@@ -43,7 +43,7 @@ def registry(answers: Answers) -> Iterator[tuple[str, list[dict[str, str]]]]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}", seen
