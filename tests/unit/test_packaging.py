@@ -40,7 +40,10 @@ def test_wheel_names_its_command_and_licence(wheel: zipfile.ZipFile) -> None:
 
 
 def test_project_and_requirements_ask_for_the_same_things() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tables["dependencies"]
+    extras = {line for name in ("avro", "protobuf", "jq", "registry") for line in tables["optional-dependencies"][name]}
+    assert extras == set(asked("formats.in"))
     assert sorted(project) == sorted(asked("core.in") + asked("runtime.in"))
     assert {line.replace("psycopg2-binary", "psycopg2") for line in asked("runtime.in")} == set(asked("image.in"))
 
