@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from types import MappingProxyType
 import pyarrow as pa
 import structlog
 
+from query.answer import NativeResult, QueryResult
 from query.binding import Relation, bind_rows
 from query.bound import BoundQuery, renamed
 from query.clock import Clock
@@ -27,7 +28,7 @@ from query.mirror import Mirror
 from query.model import PlannedQuery, SqlRequest, TableUse
 from query.native import planner as native
 from query.native.plan import NativePlan
-from query.runs import Run
+from query.read_ahead import AheadSettings
 from query.session import Seen
 from query.source import LiveSource, SegmentCatalog
 from query.sql.catalogue import TableDef
@@ -69,79 +70,6 @@ class NodeSettings:
     lookup_roots: tuple[Path, ...] = ()
 
 
-class QueryResult:
-    """An answer on its way: its plan, its schema and its batches. ``close`` it unless the batches were read out.
-
-    ``versions`` are the versions of the tables it was bound to, ``seen`` is what a reader of it has seen.
-    """
-
-    def __init__(self, planned: PlannedQuery, run: Run, query: BoundQuery) -> None:
-        self.planned = planned
-        self.versions = query.versions
-        self.seen = query.seen
-        self._run = run
-        self._named = query.named
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema of every batch."""
-        return self._run.schema
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches, once, for one thread.
-
-        Raises:
-            QueryError: the answer ended before its end.
-        """
-        try:
-            yield from self._run.batches()
-        except QueryError as error:
-            raise renamed(error, self._named) from error
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the engine has said all it will say."""
-        return self._run.is_over
-
-    def cancel(self) -> None:
-        """Ends the query; whoever reads its batches gets QueryCancelled. From any thread."""
-        self._run.cancel()
-
-    def close(self) -> None:
-        """Ends the query wherever it stands; not while another thread reads its batches."""
-        self._run.close()
-
-
-class NativeResult:
-    """The answer to a native query on its way. ``close`` it unless the pieces were read out."""
-
-    def __init__(self, result: QueryResult, plan: NativePlan) -> None:
-        self.seen = result.seen
-        self._result = result
-        self._plan = plan
-
-    def pieces(self) -> Iterator[bytes]:
-        """The body as JSON, once, for one thread; raises as ``QueryResult.batches``."""
-        try:
-            yield from self._plan.pieces(self._result.batches())
-        finally:
-            # A shape may know enough before the last batch.
-            self._result.close()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the engine has said all it will say."""
-        return self._result.is_over
-
-    def cancel(self) -> None:
-        """Ends the query; whoever reads its pieces gets QueryCancelled. From any thread."""
-        self._result.cancel()
-
-    def close(self) -> None:
-        """Ends the query wherever it stands; not while another thread reads its pieces."""
-        self._result.close()
-
-
 class QueryNode:
     """One node; safe for many threads. Between ``start`` and ``stop`` it follows the metadata by itself."""
 
@@ -170,6 +98,7 @@ class QueryNode:
         self._prefetcher = ThreadPoolExecutor(settings.prefetches, "query-prefetch")
         self._timeline = TimelineCache(catalog, cache, self._prefetcher, clock)
         self._live = LiveTables(self._timeline, live, self._mirror, settings.live, clock)
+        self._waiting = AheadSettings(mirror_dir / "spill")
         self._columns = LiveColumns(self._live.bind, clock)
         roots = [cache.root, self._mirror.root]
         self._owns_engine = engine is None
@@ -274,7 +203,7 @@ class QueryNode:
             query.close()
             self._delist(name, query)
             raise
-        return QueryResult(planned, run, query)
+        return QueryResult(planned, run, query, self._waiting)
 
     def cancel(self, query_id: str) -> bool:
         """Cancels every query of that id, of SQL (the context's ``sqlQueryId``) or native; False when there is none."""

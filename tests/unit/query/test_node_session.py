@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
+from query.answer import QueryResult
 from query.assembly import Reached
 from query.errors import QueryUnavailable
 from query.model import SqlRequest
-from query.node import QueryResult
 from query.session import Seen
 from tests.unit.query.memory_table import MemoryTable
 from tests.unit.query.node_steps import COUNT, Start, ask, total

@@ -1,0 +1,88 @@
+"""Answers on their way from a query node: Arrow batches of a statement, or the JSON of a native query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from query.bound import BoundQuery, renamed
+from query.errors import QueryError
+from query.model import PlannedQuery
+from query.native.plan import NativePlan
+from query.read_ahead import AheadSettings, ReadAhead
+from query.runs import Run
+
+
+class QueryResult:
+    """An answer on its way: its plan, its schema and its batches. ``close`` it unless the batches were read out.
+
+    ``versions`` are the versions of the tables it was bound to, ``seen`` is what a reader of it has seen.
+    """
+
+    def __init__(self, planned: PlannedQuery, run: Run, query: BoundQuery, waiting: AheadSettings) -> None:
+        self.planned = planned
+        self._ahead = ReadAhead(run, waiting)
+        self.versions = query.versions
+        self.seen = query.seen
+        self._run = run
+        self._named = query.named
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of every batch."""
+        return self._run.schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches, once, for one thread; while it is slow, they wait on disk and the worker is another's.
+
+        Raises:
+            QueryError: the answer ended before its end.
+        """
+        try:
+            yield from self._ahead.batches()
+        except QueryError as error:
+            raise renamed(error, self._named) from error
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the engine has said all it will say, and all of it was taken."""
+        return self._ahead.is_over
+
+    def cancel(self) -> None:
+        """Ends the query; whoever reads its batches gets QueryCancelled. From any thread."""
+        self._run.cancel()
+
+    def close(self) -> None:
+        """Ends the query wherever it stands; not while another thread reads its batches."""
+        self._ahead.close()
+
+
+class NativeResult:
+    """The answer to a native query on its way. ``close`` it unless the pieces were read out."""
+
+    def __init__(self, result: QueryResult, plan: NativePlan) -> None:
+        self.seen = result.seen
+        self._result = result
+        self._plan = plan
+
+    def pieces(self) -> Iterator[bytes]:
+        """The body as JSON, once, for one thread; raises as ``QueryResult.batches``."""
+        try:
+            yield from self._plan.pieces(self._result.batches())
+        finally:
+            # A shape may know enough before the last batch.
+            self._result.close()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the engine has said all it will say."""
+        return self._result.is_over
+
+    def cancel(self) -> None:
+        """Ends the query; whoever reads its pieces gets QueryCancelled. From any thread."""
+        self._result.cancel()
+
+    def close(self) -> None:
+        """Ends the query wherever it stands; not while another thread reads its pieces."""
+        self._result.close()

@@ -1,0 +1,162 @@
+"""Lets a worker go before its answer is read: what a slow reader has not taken yet waits here, on disk if it is much.
+
+A worker that waits for a reader is a worker that nobody else can use, and readers may take minutes: a BI tool that
+pages, a browser on a slow line. The first batches are handed on as they come, for most answers have no more; then a
+thread reads ahead, a little in memory, the rest in a file without a name, up to a bound. Past it the worker waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+
+from query.errors import QueryError, QueryFailed
+from query.runs import Run
+
+DIRECT_BATCHES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class AheadSettings:
+    """Bytes of one answer that wait in memory, and in a file in ``folder``."""
+
+    folder: Path
+    memory_bytes: int = 8 << 20
+    disk_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Where in the file a batch lies."""
+
+    begin: int
+    size: int
+
+
+class ReadAhead:
+    """The batches of one run, for one reader. ``close`` ends the run, unless they were read to their end."""
+
+    def __init__(self, run: Run, settings: AheadSettings) -> None:
+        self._run = run
+        self._settings = settings
+        self._changed = threading.Condition()
+        self._ready: deque[pa.RecordBatch | _Stored] = deque()
+        self._in_memory = 0
+        self._file: IO[bytes] | None = None
+        self._file_end = 0
+        self._is_read_out = False
+        self._is_closed = False
+        self._error: QueryError | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended and all of it was taken."""
+        return self._run.is_over and not self._ready
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches in order, once.
+
+        Raises:
+            QueryError: the answer ended before its end; also if batches from before are not taken yet.
+        """
+        source = self._run.batches()
+        for _ in range(DIRECT_BATCHES):
+            batch = next(source, None)
+            if batch is None:
+                return
+            yield batch
+        self._thread = threading.Thread(target=self._read, args=(source,), name="query-read-ahead", daemon=True)
+        self._thread.start()
+        while (batch := self._taken()) is not None:
+            yield batch
+
+    def close(self) -> None:
+        """Ends the run wherever it stands; not while another thread takes batches."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._run.cancel()
+            self._thread.join()
+        self._run.close()
+        self._drop_file()
+
+    def _taken(self) -> pa.RecordBatch | None:
+        with self._changed:
+            while not self._ready and not self._is_read_out:
+                self._changed.wait()
+            if self._error is not None:
+                raise self._error
+            if not self._ready:
+                self._drop_file()
+                return None
+            found = self._ready.popleft()
+            batch = self._loaded(found) if isinstance(found, _Stored) else found
+            if not isinstance(found, _Stored):
+                self._in_memory -= found.nbytes
+            if not any(isinstance(one, _Stored) for one in self._ready):
+                self._file_end = 0
+            self._changed.notify_all()
+            return batch
+
+    def _read(self, source: Iterator[pa.RecordBatch]) -> None:
+        try:
+            for batch in source:
+                if not self._kept(batch):
+                    break
+        except QueryError as error:
+            self._error = error
+        except OSError as error:
+            self._error = QueryFailed(f"rows that wait for their reader cannot be kept: {error.strerror or error}")
+            self._run.cancel(self._error)
+            with contextlib.suppress(QueryError):
+                for _ in source:
+                    pass
+        with self._changed:
+            self._is_read_out = True
+            self._changed.notify_all()
+
+    def _kept(self, batch: pa.RecordBatch) -> bool:
+        """Keeps one more batch, once there is room for it; False when nobody wants it any more."""
+        with self._changed:
+            while not self._is_closed:
+                if not self._ready or self._in_memory + batch.nbytes <= self._settings.memory_bytes:
+                    self._in_memory += batch.nbytes
+                    self._ready.append(batch)
+                    self._changed.notify_all()
+                    return True
+                content = batch.serialize()
+                if self._file_end + content.size <= self._settings.disk_bytes:
+                    self._ready.append(self._stored(content))
+                    self._changed.notify_all()
+                    return True
+                self._changed.wait()
+            return False
+
+    def _stored(self, content: pa.Buffer) -> _Stored:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=self._settings.folder)  # noqa: SIM115 (closed by _drop_file)
+        place = _Stored(self._file_end, content.size)
+        os.pwrite(self._file.fileno(), memoryview(content), place.begin)
+        self._file_end += place.size
+        return place
+
+    def _loaded(self, place: _Stored) -> pa.RecordBatch:
+        assert self._file is not None
+        content = os.pread(self._file.fileno(), place.size, place.begin)
+        return pa.ipc.read_record_batch(pa.py_buffer(content), self._run.schema)
+
+    def _drop_file(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()

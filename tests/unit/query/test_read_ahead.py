@@ -1,0 +1,93 @@
+"""A slow reader does not hold a worker: its rows wait in memory and on disk, in order, up to a bound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from ingest.clock import SystemClock
+from query.engine import Engine, EngineSettings
+from query.errors import QueryCancelled, QueryFailed
+from query.read_ahead import AheadSettings, ReadAhead
+
+COUNT = 400_000
+MANY = f"SELECT i FROM range({COUNT}) t(i)"
+ENDLESS = "SELECT i FROM range(10000000000) t(i)"
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    folder = tmp_path_factory.mktemp("ahead")
+    pool = Engine(EngineSettings(workers=1, threads=1), [folder / "files"], folder / "spill", SystemClock())
+    pool.start()
+    yield pool
+    pool.stop()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "it did not happen within 20 s"
+        time.sleep(0.005)
+
+
+def numbers(batches: Iterator[pa.RecordBatch]) -> list[int]:
+    return [int(value) for batch in batches for value in batch.column(0).to_pylist() if value is not None]
+
+
+@pytest.mark.parametrize("memory_bytes", [1 << 30, 200_000, 0])
+def test_the_worker_is_free_before_the_answer_is_read(engine: Engine, tmp_path: Path, memory_bytes: int) -> None:
+    ahead = ReadAhead(engine.run(MANY, []), AheadSettings(tmp_path, memory_bytes))
+    batches = ahead.batches()
+    first = [next(batches) for _ in range(5)]
+    until(lambda: engine.running == 0)
+    assert not ahead.is_over
+    assert numbers(iter(first)) + numbers(batches) == list(range(COUNT))
+    assert ahead.is_over and not list(tmp_path.iterdir())
+
+
+def test_beyond_the_bound_the_worker_waits_for_its_reader(engine: Engine, tmp_path: Path) -> None:
+    ahead = ReadAhead(engine.run(ENDLESS, []), AheadSettings(tmp_path, 100_000, 500_000))
+    batches = ahead.batches()
+    seen = numbers(next(batches) for _ in range(400))
+    assert seen == list(range(len(seen))) and engine.running == 1
+    assert ahead._file_end <= 500_000
+    ahead.close()
+    assert engine.running == 0
+
+
+def test_a_small_answer_needs_no_thread_and_one_that_is_left_ends_its_query(engine: Engine, tmp_path: Path) -> None:
+    small = ReadAhead(engine.run("SELECT 7 AS x", []), AheadSettings(tmp_path))
+    assert numbers(small.batches()) == [7] and small.is_over and small._thread is None
+    for taken in (0, 1, 30):
+        left = ReadAhead(engine.run(ENDLESS, []), AheadSettings(tmp_path, 100_000, 200_000))
+        batches = left.batches()
+        for _ in range(taken):
+            next(batches)
+        left.close()
+        assert engine.running == 0
+
+
+def test_a_cancelled_query_fails_at_once_whatever_waits(engine: Engine, tmp_path: Path) -> None:
+    run = engine.run(ENDLESS, [])
+    ahead = ReadAhead(run, AheadSettings(tmp_path, 100_000, 1 << 20))
+    batches = ahead.batches()
+    for _ in range(6):
+        next(batches)
+    run.cancel()
+    until(lambda: engine.running == 0)
+    with pytest.raises(QueryCancelled):
+        list(batches)
+    ahead.close()
+
+
+def test_a_disk_that_takes_nothing_fails_the_query_by_name(engine: Engine, tmp_path: Path) -> None:
+    ahead = ReadAhead(engine.run(ENDLESS, []), AheadSettings(tmp_path / "absent", 0))
+    with pytest.raises(QueryFailed, match="cannot be kept"):
+        list(ahead.batches())
+    ahead.close()
+    assert engine.running == 0
