@@ -105,6 +105,9 @@ class MemoryPublishing(MemoryBase):
             epochs=stream.epochs.restrict(known) if stream else OffsetMap(),
             staged=tuple(rules.StagedClaim(r.row_id, r.path, r.segment_id) for r in rows),
             allocated=frozenset(p.segment_id for p in state.allocated.get(ref, {}).values()),
+            behind=None
+            if group is None
+            else rules.predecessor(self._record(ref), self._unpublished(ref.supervisor, group.topic)),
         )
 
     def _apply(self, request: PublishRequest, group: Group, now_ms: int) -> int:

@@ -62,6 +62,7 @@ class PublishView:
     epochs: OffsetMap
     staged: tuple[StagedClaim, ...]
     allocated: frozenset[str]
+    behind: str | None = None  # an unpublished sequence of an earlier group that shares a partition
 
 
 def judge_publish(generation: int, request: PublishRequest, view: PublishView) -> PublishReply | None:
@@ -99,6 +100,9 @@ def _judge_offsets(request: PublishRequest, view: PublishView) -> PublishReply |
         return _refused(PublishOutcome.TOO_EARLY, "the sequence is still open")
     if record.state is SequenceState.CLOSED_EMPTY:
         return _refused(PublishOutcome.CONFLICT, "the sequence was closed empty; there is nothing to publish")
+    if view.behind is not None:
+        # Where that one is empty in the shared partitions, offsets alone would let this one overtake it.
+        return _refused(PublishOutcome.TOO_EARLY, f"sequence {view.behind} is not published yet")
     assert record.end is not None
     if request.start != record.start or not record.end.reached(request.end):
         return _refused(PublishOutcome.CONFLICT, f"the sequence is {record.start} to {record.end}")
@@ -150,6 +154,16 @@ def names_path(load_spec: Mapping[str, Any], path: str) -> bool:
 
 
 # ---------------------------------------------------------------- sequences
+
+
+def predecessor(record: SequenceRecord | None, unpublished: Iterable[SequenceRecord]) -> str | None:
+    """The name of an unpublished sequence of an earlier group that shares a partition with ``record``. All of a
+    partition's ranges are published in turn, empty ones too: a publish moves all partitions of a sequence at once."""
+    if record is None:
+        return None
+    group, start = record.ref.group, record.start
+    before = (r for r in unpublished if r.ref.group < group and not start.keys().isdisjoint(r.start))
+    return next((r.ref.name for r in before), None)
 
 
 def seal_sequence(

@@ -21,6 +21,7 @@ from ingest.metadata.sql_streams import (
     load_attempt,
     load_offsets,
     load_sequence,
+    load_unpublished,
     lock_stream,
     update_sequence,
 )
@@ -88,7 +89,16 @@ def _view(
         epochs=stream.epochs if stream else OffsetMap(),
         staged=_staged(connection, request),
         allocated=frozenset(connection.execute(pending).scalars()),
+        behind=None if group is None else _predecessor(connection, ref, group.topic),
     )
+
+
+def _predecessor(connection: Connection, ref: SequenceRef, topic: str) -> str | None:
+    """``rules.predecessor``; a group that has published anything has none any more."""
+    published = sa.select(t.ledger.c.number).where(in_group(t.ledger, ref.supervisor, ref.group)).limit(1)
+    if connection.execute(published).one_or_none() is not None:
+        return None
+    return rules.predecessor(load_sequence(connection, ref), load_unpublished(connection, ref.supervisor, topic))
 
 
 def _staged(connection: Connection, request: PublishRequest) -> tuple[rules.StagedClaim, ...]:

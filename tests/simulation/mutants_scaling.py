@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ingest.metadata import rules
 from ingest.metadata.memory import MemoryMetadataStore
 from ingest.supervisor import machine_exceptions, machine_groups, machine_replicas, machine_scaling
 from ingest.task import machine_state
@@ -67,7 +68,17 @@ def _bytes_only(self: Any) -> bool:
     return bool(self.held_bytes >= self.limits.held_bytes_max)
 
 
+def _nobody_before(record: Any, unpublished: Any) -> None:
+    return None
+
+
 MUTANTS = [
+    Mutant(
+        "empty-overtaken",
+        "ranges of a partition are published in turn, empty ones too",
+        "PR-11",
+        lambda: [(rules, "predecessor", _nobody_before)],
+    ),
     Mutant(
         "reserve-read-into",
         "the disk's reserve is left to what was promised to others",

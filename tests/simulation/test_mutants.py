@@ -119,6 +119,7 @@ UNSEEN: dict[str, tuple[str, str] | tuple[str, str, dict[str, object]]] = {
     ),
     "automatic-moves-back": (GROUPS, "test_what_was_read_before_an_automatic_reset_is_not_read_again"),
     "held-not-counted": (GROUPS, "test_what_somebody_has_read_has_not_expired"),
+    "empty-overtaken": (STORE, "test_a_later_group_does_not_overtake_a_range_that_is_empty_where_they_meet"),
     "reserve-read-into": (
         PUBLISH,
         "test_at_the_disks_reserve_a_told_end_is_read_up_to_and_the_open_sequence_waits",

@@ -224,3 +224,17 @@ def test_bad_messages_are_counted_per_spec_version_in_sequence_ledger_and_store(
     assert world.publish(exact).outcome is PublishOutcome.ALREADY
     assert world.store.parse_exceptions(SUPERVISOR, 1) == 4, "once"
     assert world.store.parse_exceptions(SUPERVISOR, 2) == 0
+
+
+def test_a_later_group_does_not_overtake_a_range_that_is_empty_where_they_meet(world: World) -> None:
+    first = world.open(0, 1)
+    token = world.attempt(first.ref)
+    sealed, *_ = world.seal(first.ref, at(p0=0, p1=7), last=True)
+    earlier = world.prepare(token, sealed)
+    later = world.ready(at(p0=5))
+    assert later.start == at(p0=0)
+    early = world.publish(later)
+    assert early.outcome is PublishOutcome.TOO_EARLY and first.ref.name in early.detail
+    assert world.publish(earlier).outcome is PublishOutcome.PUBLISHED
+    assert world.publish(later).outcome is PublishOutcome.PUBLISHED
+    assert committed(world) == at(p0=5, p1=7)
