@@ -325,3 +325,14 @@ def test_a_name_that_is_not_utf_8_rejects_its_message_also_where_no_column_reads
     batch = decode(list(messages))
     assert fates(batch) == [Fate.UNPARSEABLE, Fate.GOOD, Fate.UNPARSEABLE, Fate.GOOD]
     assert rows_of(batch, "s") == ["ä", None]
+
+
+def test_lists_keep_numbers_that_json_has_not_where_the_format_has_them() -> None:
+    dimensions = [{"type": "auto", "name": "a"}, {"type": "auto", "name": "c", "castToType": "ARRAY<DOUBLE>"}]
+    messages = [b'{"t": "%s", "a": [NaN, 1.5, -Infinity], "c": [Infinity, "2"]}' % TIME.encode()]
+    messages += [b'{"t": "%s", "a": [1, null], "c": NaN}' % TIME.encode()]
+    features = {"featureSpec": {"ALLOW_NON_NUMERIC_NUMBERS": True}}
+    batch = decode(messages, {"dimensionsSpec": {"dimensions": dimensions}}, input_format=features)
+    assert fates(batch) == [Fate.GOOD, Fate.GOOD]
+    assert repr(rows_of(batch, "a")) == "[[nan, 1.5, -inf], [1.0, None]]"
+    assert repr(rows_of(batch, "c")) == "[[inf, 2.0], [nan]]"
