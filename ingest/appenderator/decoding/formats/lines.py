@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from collections.abc import Sequence
@@ -72,6 +73,26 @@ def _quoted(line: str, position: int) -> tuple[str, int]:
         position = end + 2
 
 
+def _split_quoted(lines: list[str], delimiter: str) -> list[list[str | None]] | None:
+    """As ``split_line`` for each line, by the library; None where it is not sure to agree about all of them."""
+    if len(delimiter) != 1:
+        return None
+    try:
+        rows = list(csv.reader(lines, delimiter=delimiter, strict=True))
+    except csv.Error:
+        return None
+    # A quote that is not closed goes on in the next line, so that there are fewer rows than lines.
+    if len(rows) != len(lines):
+        return None
+    found: list[list[str | None]] = []
+    for line, row in zip(lines, rows, strict=True):
+        if "" not in row:
+            found.append([*row])
+        else:
+            found.append(split_line(line, delimiter, True) if '""' in line else [field or None for field in row])
+    return found
+
+
 def as_number(text: str) -> Any:
     """A number where the whole text is one that a column could hold, else the text."""
     if _WHOLE.fullmatch(text) and LONG_MIN <= int(text) <= LONG_MAX:
@@ -88,19 +109,24 @@ class DelimitedLines(OneByOne):
         self._form = form
         self._alone = not form.header and not form.skip_rows
         self._list = form.list_delimiter
-        self._marks = ["\r", "\ufeff", form.list_delimiter, *('"' if form.quoted else "")]
+        self._marks = ["\r", "\ufeff", form.list_delimiter]
 
     def many(self, messages: Sequence[bytes | None]) -> tuple[list[dict[str, Any]], list[int]]:
         lines = self._simple_lines(messages) if self._alone else None
         if lines is None:
             return super().many(messages)
         delimiter, columns = self._form.delimiter, self._form.columns
+        if self._form.quoted and any('"' in line for line in lines):
+            split = _split_quoted(lines, delimiter)
+            return (
+                super().many(messages) if split is None else ([dict(zip(columns, s, strict=False)) for s in split], [])
+            )
         rows = [dict(zip(columns, line.split(delimiter), strict=False)) for line in lines]
         # What is empty is null; most lines have nothing empty.
         return [{k: v or None for k, v in row.items()} if "" in row.values() else row for row in rows], []
 
     def _simple_lines(self, messages: Sequence[bytes | None]) -> list[str] | None:
-        """The lines of a batch in which every message is one without quotes, lists or numbers; else None."""
+        """The lines of a batch in which every message is one without lists or numbers; else None."""
         if self._form.parse_numbers or not all(messages):
             return None
         try:

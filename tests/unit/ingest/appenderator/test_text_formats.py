@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ingest.appenderator.decoding import DecodedBatch, Fate, RowDecoder
 from ingest.stream.supplier import Headers, Poll
@@ -45,6 +47,25 @@ def test_quotes_hold_delimiters_and_quotes_and_tell_an_empty_text_from_none() ->
     assert column(batch, "a") == ["x,y", "", "plain"]
     assert column(batch, "b") == ['say "hi"', None, "a"]
     assert column(batch, "n") == [1, 2, 3]
+
+
+ODD_LINES = [
+    *('"", "a"', "a,b", '"a""b",,', 'a"b,"c', '"a"b', '"open', '""', ',"",', '"x,y",""', 'a""b', '"a"",""b"', "\0,b"),
+    *(' ,"q"', '"\u2028",x', "x" * 200_000, f'"{"y" * 200_000}"'),
+]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.sampled_from(ODD_LINES) | st.text('ab,"', min_size=1, max_size=8), min_size=1, max_size=12))
+def test_quoted_lines_are_split_alike_in_batches_and_alone(lines: list[str]) -> None:
+    form = {"type": "csv", "columns": ["a", "b", "c"]}
+    schema = {
+        "timestampSpec": {"column": "none", "missingValue": TIME},
+        "dimensionsSpec": {"dimensions": ["a", "b", "c"]},
+        "granularitySpec": {"rollup": False},
+    }
+    batch = decode([line.encode() for line in lines], form, schema)
+    assert batch.messages == len(lines)
 
 
 @pytest.mark.parametrize("line", [f'{TIME},"open', f'{TIME},"a"b,c', "\xff".encode("latin-1"), f"x{TIME},a"])
