@@ -11,7 +11,22 @@ from query.errors import QueryError
 from query.model import PlannedQuery
 from query.native.plan import NativePlan
 from query.read_ahead import AheadSettings, ReadAhead
+from query.result_cache import KeptRun, ResultCache
 from query.runs import Run
+
+
+class Keep:
+    """Where an answer goes that was read to its end, if it is small; nowhere without a key."""
+
+    def __init__(self, cache: ResultCache, key: bytes | None) -> None:
+        self._cache = cache
+        self._key = key
+        self.most_bytes = -1 if key is None else cache.answer_bytes
+
+    def whole(self, schema: pa.Schema, batches: list[pa.RecordBatch]) -> None:
+        """Keeps it."""
+        if self._key is not None:
+            self._cache.put(self._key, schema, batches)
 
 
 class QueryResult:
@@ -20,12 +35,15 @@ class QueryResult:
     ``versions`` are the versions of the tables it was bound to, ``seen`` is what a reader of it has seen.
     """
 
-    def __init__(self, planned: PlannedQuery, run: Run, query: BoundQuery, waiting: AheadSettings) -> None:
+    def __init__(
+        self, planned: PlannedQuery, run: Run | KeptRun, query: BoundQuery, waiting: AheadSettings, keep: Keep
+    ) -> None:
         self.planned = planned
         self._ahead = ReadAhead(run, waiting)
         self.versions = query.versions
         self.seen = query.seen
         self._run = run
+        self._keep = keep
         self._named = query.named
 
     @property
@@ -39,8 +57,18 @@ class QueryResult:
         Raises:
             QueryError: the answer ended before its end.
         """
+        seen: list[pa.RecordBatch] | None = []
+        size = 0
         try:
-            yield from self._ahead.batches()
+            for batch in self._ahead.batches():
+                size += batch.nbytes
+                if seen is not None and size <= self._keep.most_bytes:
+                    seen.append(batch)
+                else:
+                    seen = None
+                yield batch
+            if seen is not None:
+                self._keep.whole(self._run.schema, seen)
         except QueryError as error:
             raise renamed(error, self._named) from error
 

@@ -114,6 +114,7 @@ class PlannedQuery:
     Times leave it as int64 milliseconds, sums of longs as 128-bit integers, multi-value strings as lists;
     ``query.results`` renders them by ``result_columns``. ``timeout_ms`` is 0 when the request sets no limit.
     A higher ``priority`` gets a worker first; ``is_low``: it can wait while others run.
+    ``use_cache``: an answer that was given to the same question over the same rows will do.
     """
 
     tables: tuple[TableUse, ...]
@@ -126,3 +127,4 @@ class PlannedQuery:
     functions: tuple[FunctionUse, ...] = ()
     priority: int = 0
     is_low: bool = False
+    use_cache: bool = True

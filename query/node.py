@@ -13,7 +13,7 @@ from types import MappingProxyType
 import pyarrow as pa
 import structlog
 
-from query.answer import NativeResult, QueryResult
+from query.answer import Keep, NativeResult, QueryResult
 from query.binding import Relation, bind_rows
 from query.bound import BoundQuery, renamed
 from query.clock import Clock
@@ -29,6 +29,8 @@ from query.model import PlannedQuery, SqlRequest, TableUse
 from query.native import planner as native
 from query.native.plan import NativePlan
 from query.read_ahead import AheadSettings
+from query.result_cache import KeptRun, ResultCache
+from query.runs import Run
 from query.session import Seen
 from query.source import LiveSource, SegmentCatalog
 from query.sql.catalogue import TableDef
@@ -64,6 +66,7 @@ class NodeSettings:
     lease_ms: int = 1_000
     mirror_bytes: int = 4 << 30
     prefetches: int = 4
+    results_bytes: int = 64 << 20
     local_hosts: frozenset[str] = frozenset({"127.0.0.1", "localhost", "[::1]"})
     engine: EngineSettings = field(default_factory=EngineSettings)
     live: LiveSettings = field(default_factory=LiveSettings)
@@ -98,6 +101,7 @@ class QueryNode:
         self._prefetcher = ThreadPoolExecutor(settings.prefetches, "query-prefetch")
         self._timeline = TimelineCache(catalog, cache, self._prefetcher, clock)
         self._live = LiveTables(self._timeline, live, self._mirror, settings.live, clock)
+        self._results = ResultCache(settings.results_bytes)
         self._waiting = AheadSettings(mirror_dir / "spill")
         self._columns = LiveColumns(self._live.bind, clock)
         roots = [cache.root, self._mirror.root]
@@ -190,7 +194,13 @@ class QueryNode:
             query.check()
             functions = [query.function(use) for use in planned.functions]
             query.claims(planned, self._settings.engine.long_rows)
-            run = self._engine.run(planned.duckdb_sql, relations, planned.timeout_ms, query, functions)
+            key = self._results.key(planned.duckdb_sql, relations, functions) if planned.use_cache else None
+            kept = None if key is None else self._results.get(key)
+            run: Run | KeptRun
+            if kept is not None:
+                run, key = KeptRun(kept), None
+            else:
+                run = self._engine.run(planned.duckdb_sql, relations, planned.timeout_ms, query, functions)
             run.on_close(query.close)
             run.on_close(lambda: self._delist(name, query))
         except ServiceError as error:
@@ -203,7 +213,7 @@ class QueryNode:
             query.close()
             self._delist(name, query)
             raise
-        return QueryResult(planned, run, query, self._waiting)
+        return QueryResult(planned, run, query, self._waiting, Keep(self._results, key))
 
     def cancel(self, query_id: str) -> bool:
         """Cancels every query of that id, of SQL (the context's ``sqlQueryId``) or native; False when there is none."""
@@ -245,6 +255,8 @@ class QueryNode:
             "cacheBytes": self._cache.used_bytes,
             "mirrorBytes": self._mirror.used_bytes,
             "mirrorChunks": len(self._mirror),
+            "resultsBytes": self._results.used_bytes,
+            "resultsFromCache": self._results.hits,
             "trouble": self._trouble,
         }
 

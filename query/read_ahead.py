@@ -20,6 +20,7 @@ from typing import IO
 import pyarrow as pa
 
 from query.errors import QueryError, QueryFailed
+from query.result_cache import KeptRun
 from query.runs import Run
 
 DIRECT_BATCHES = 4
@@ -45,7 +46,7 @@ class _Stored:
 class ReadAhead:
     """The batches of one run, for one reader. ``close`` ends the run, unless they were read to their end."""
 
-    def __init__(self, run: Run, settings: AheadSettings) -> None:
+    def __init__(self, run: Run | KeptRun, settings: AheadSettings) -> None:
         self._run = run
         self._settings = settings
         self._changed = threading.Condition()

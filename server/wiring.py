@@ -208,6 +208,7 @@ class Services:
         settings = NodeSettings(
             address=self._address,
             mirror_bytes=chosen.mirror_max_bytes,
+            results_bytes=chosen.results_max_bytes,
             local_hosts=NodeSettings().local_hosts | {self._host, self._settings.worker.bind_host},
             engine=engine,
             live=LiveSettings(wait_ms=chosen.live_wait_ms),

@@ -64,6 +64,7 @@ def plan(body: Any, catalogue: NativeCatalogue, now_ms: int) -> NativePlan:
         False,
         tuple(session.functions.values()),
         *urgency(context.get("priority"), context.get("lane")),
+        context.flag("useCache", True),
     )
     return NativePlan(planned, draft.shape)
 

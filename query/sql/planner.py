@@ -98,6 +98,7 @@ def _planned(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQ
         flag(context, "sqlStringifyArrays", True),
         tuple(session.functions.values()),
         *urgency(context.get("priority"), context.get("lane")),
+        flag(context, "useCache", True),
     )
 
 

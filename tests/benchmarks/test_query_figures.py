@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3_600)]
 ROWS = int(os.environ.get("SILTSTONE_BENCH_ROWS", "1000000"))
 ROUNDS = int(os.environ.get("SILTSTONE_BENCH_ROUNDS", "15"))
 THREADS = int(os.environ.get("SILTSTONE_BENCH_THREADS", "2"))
+ANEW = {"useCache": False}
 QUESTIONS = {
     "count": ("SELECT COUNT(*) FROM edits", None),
     "filtered count": ("SELECT COUNT(*) FROM edits WHERE channel = '#7.wikipedia' AND added > 100", None),
@@ -79,11 +80,11 @@ def test_queries_beside_bare_duckdb(tmp_path: Path, live_share: float) -> None:
         client = Client(world.url)
         client.sql("SELECT 1")
         for name, (sql, plain) in QUESTIONS.items():
-            first = took(lambda sql=sql: client.sql(sql))  # type: ignore[misc]
+            first = took(lambda sql=sql: client.sql(sql, context=ANEW))  # type: ignore[misc]
             own, other = [], []
             for _ in range(ROUNDS):
                 other.append(took(lambda asked=plain or sql: control.execute(asked).fetchall()))  # type: ignore[misc]
-                own.append(took(lambda sql=sql: client.sql(sql)))  # type: ignore[misc]
+                own.append(took(lambda sql=sql: client.sql(sql, context=ANEW)))  # type: ignore[misc]
             mine, theirs = min(own), min(other)
             medians = statistics.median(own) / statistics.median(other)
             told = f"{mine / theirs:.2f} | {mine - theirs:+.1f} | {medians:.2f} | {first:.0f}"
@@ -120,13 +121,13 @@ def test_many_queries_at_once(tmp_path: Path) -> None:
     with World(tmp_path / "node", tables.catalog, tables.storage, THREADS) as world:
         client = Client(world.url)
         sql = QUESTIONS["top 10 of one"][0]
-        client.sql(sql)
-        alone = statistics.median(took(lambda: client.sql(sql)) for _ in range(ROUNDS))
+        client.sql(sql, context=ANEW)
+        alone = statistics.median(took(lambda: client.sql(sql, context=ANEW)) for _ in range(ROUNDS))
         times: list[float] = []
 
         def ask() -> None:
             for _ in range(4):
-                times.append(took(lambda: client.sql(sql)))
+                times.append(took(lambda: client.sql(sql, context=ANEW)))
 
         threads = [threading.Thread(target=ask) for _ in range(50)]
         begun = time.perf_counter()
