@@ -196,6 +196,22 @@ def supervisor_submit(
         out.record(answer, as_json, "submitted {id}")
 
 
+@supervisor.command("validate")
+def supervisor_validate(
+    file: Annotated[Path, typer.Argument(help="A Druid Kafka supervisor spec (JSON); - reads standard input.")],
+    as_json: Json = False,
+) -> None:
+    """Judge a spec without a service: every fault and warning. Exits 0 accepted, 1 refused, 2 not read."""
+    from server.validating import Unreadable, read_document, read_file, validate
+
+    try:
+        raw = sys.stdin.buffer.read() if str(file) == "-" else read_file(file)
+        report = validate(read_document(str(file), raw))
+    except Unreadable as error:
+        raise typer.Exit(out.wrong_use(str(error))) from None
+    raise typer.Exit(out.validation(str(file), report, as_json))
+
+
 @supervisor.command("list")
 def supervisor_list(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     """All supervisors with state and health."""

@@ -173,6 +173,22 @@ def warnings(answer: dict[str, Any]) -> None:
         typer.secho(f"warning: {warning}", fg="yellow", err=True)
 
 
+def validation(name: str, report: dict[str, Any], as_json: bool) -> int:
+    """Prints what is wrong with a spec; 0 when a service would accept it, 1 otherwise."""
+    if as_json:
+        typer.echo(json.dumps({"file": name, **report}, ensure_ascii=False))
+        return 0 if report["valid"] else 1
+    for problem in report["problems"]:
+        typer.secho(f"error: {problem['text']}", fg="red", err=True)
+    warnings(report)
+    if not report["valid"]:
+        count = len(report["problems"])
+        typer.echo(f"{name}: refused, {count} problem{'s' if count != 1 else ''}")
+        return 1
+    typer.echo(f"{name}: supervisor {report['supervisor']} reads topic {report['topic']} into {report['dataSource']}")
+    return 0
+
+
 def supervisor_status(status: dict[str, Any], as_json: bool) -> None:
     """A supervisor's report: state, lag per partition, tasks and recent errors."""
     if as_json:

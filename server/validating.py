@@ -1,0 +1,72 @@
+"""Judges a supervisor spec without a service: the same rules as a submission, every fault and warning at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ingest.errors import SpecError, SpecProblem
+from ingest.overlord.hidden import is_hidden
+from ingest.overlord.judging import judge_spec
+from segments.errors import ServiceError
+from server.api.requests import LEVELS_MAX, is_shallow
+
+_SHOWN_CHARS = 500
+
+
+class Unreadable(ServiceError):
+    """There is no JSON to judge; the message says where and why."""
+
+
+def read_document(name: str, raw: bytes) -> Any:
+    """The JSON value in ``raw``, by the reader that the service itself has.
+
+    Raises:
+        Unreadable: it is not JSON; the message begins with ``name``.
+    """
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise Unreadable(f"{name}: not JSON: {error}") from error
+
+
+def read_file(file: Path) -> bytes:
+    """Raises Unreadable."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise Unreadable(f"{file}: cannot be read: {error.strerror}") from error
+
+
+def validate(document: Any) -> dict[str, Any]:
+    """What a submission of ``document`` would be told: ``valid``, ``problems`` and ``warnings``.
+
+    What only a running service knows is not judged: whether the topic exists, whether a variable of the
+    environment is set, and which stored secret a hidden one stands for.
+    """
+    try:
+        if not is_shallow(document):
+            cure = "flatten it"
+            raise SpecError([SpecProblem("$", None, f"has more than {LEVELS_MAX} levels, which nobody reads", cure)])
+        spec, warnings = judge_spec(document)
+    except SpecError as error:
+        return {"valid": False, "problems": [_told(problem) for problem in error.problems], "warnings": []}
+    hidden = "the spec holds hidden secrets: posted, they mean those that the service has stored for this supervisor"
+    told = [*warnings, *([hidden] if is_hidden(document) else [])]
+    names = {"supervisor": spec.supervisor, "dataSource": spec.datasource, "topic": spec.io.topic}
+    return {"valid": True, **names, "problems": [], "warnings": told}
+
+
+def _told(problem: SpecProblem) -> dict[str, Any]:
+    value = problem.value
+    if isinstance(value, str) and len(value) > _SHOWN_CHARS:
+        value = value[:_SHOWN_CHARS] + "…"
+    return {
+        "path": problem.path,
+        "value": value if value is None or isinstance(value, str | int | float) else repr(value)[:_SHOWN_CHARS],
+        "rule": problem.rule,
+        "cure": problem.cure,
+        "text": str(problem),
+    }
