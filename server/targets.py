@@ -46,10 +46,10 @@ class ProcessTargets(Targets):
         return Target(others) if others or parts.overlord is None else None
 
     def is_alive(self, address: str) -> bool:
-        nodes, late = self._parts.directory.nodes(), self._parts.directory.late()
-        prompt = {node.address for node in nodes if node.node not in late}
-        # When all are late it is the database, or this process, that is slow.
-        return not prompt or address in prompt
+        # Late is not gone: a busy node would have its longest queries taken away, again and again.
+        live = {node.address for node in self._parts.directory.nodes()}
+        # When all are gone it is the database, or this process, that is slow.
+        return not live or address in live
 
     def _query(self, method: str, path: str, headers: Headers, body: bytes) -> Target:
         directory = self._parts.directory
