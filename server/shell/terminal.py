@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -72,6 +73,8 @@ class Waiting:
 
 def run(session: Session, out: Terminal) -> int:
     """Reads lines until the end; the exit code."""
+    # At a prompt Ctrl-C is ours, whatever the starter did with it: a script's background job ignores it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     out.tell(f"{session.client.url}; a statement ends with a semicolon, \\h helps, \\q leaves")
     read = _prompt(session) or _plain_prompt
     while True:
