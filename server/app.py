@@ -18,6 +18,7 @@ from server.api.described import describe
 from server.api.internal import internal_routes
 from server.api.lookups import lookup_router
 from server.api.native import native_router
+from server.api.quarantine import quarantine_router
 from server.api.sampler import sampler_router
 from server.api.sql import sql_router
 from server.api.status import status_router
@@ -52,6 +53,7 @@ def build_app(parts: Parts) -> ASGIApp:
         app.include_router(cluster_router(parts, parts.store))
         app.include_router(lookup_router(parts.store, parts.directory, parts.clock))
         app.include_router(verify_router(parts.store, parts.storage, parts.scratch))
+        app.include_router(quarantine_router(parts.store, parts.storage, parts.scratch))
     if parts.middle_manager is not None:
         app.include_router(worker_router(parts.middle_manager, parts.address))
     if parts.queries is not None:

@@ -14,6 +14,8 @@ import typer
 
 import siltstone
 from server import cli_output as out
+from server.cli_options import DEFAULT_URL, Config, Json, Url
+from server.cli_quarantine import quarantine
 
 app = typer.Typer(
     name="siltstone",
@@ -31,11 +33,7 @@ app.add_typer(supervisor, name="supervisor")
 app.add_typer(task, name="task")
 app.add_typer(segments, name="segments")
 app.add_typer(worker, name="worker")
-
-Url = Annotated[str, typer.Option("--url", envvar="SILTSTONE_URL", help="Address of the service.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON for scripts instead of tables for people.")]
-Config = Annotated[Path | None, typer.Option("--config", help="Settings file (YAML); the environment wins over it.")]
-DEFAULT_URL = "http://127.0.0.1:8888"
+app.add_typer(quarantine, name="quarantine")
 
 
 @app.callback()

@@ -13,7 +13,7 @@ from ingest.metadata.store import MetadataStore
 from ingest.overlord.overlord import Overlord, UnknownSupervisor
 from segments.civil import format_iso_ms
 from segments.data_segment import DataSegment
-from server.api.coordinator import used_segments
+from server.api.coordinator import PAGE, used_segments
 from server.api.tasks import newest_attempts, task_status
 from server.config_secrets import masked
 from server.directory import Directory
@@ -43,6 +43,7 @@ class StoreSystemTables:
             "supervisors": self._supervisors,
             "servers": self._servers,
             "server_segments": self._server_segments,
+            "quarantine": self._quarantine,
         }.get(table)
         return () if fill is None else fill()
 
@@ -125,6 +126,22 @@ class StoreSystemTables:
             for row in used_segments(self._store, datasource):
                 for address in nodes:
                     yield {"server": address, "segment_id": str(row.segment.id)}
+
+    def _quarantine(self) -> Iterator[Row]:
+        for datasource in self._store.datasources():
+            before: str | None = None
+            while page := self._store.quarantine_files(datasource, PAGE, before):
+                for file in page:
+                    yield {
+                        "datasource": datasource,
+                        "supervisor_id": file.ref.supervisor,
+                        "sequence": file.ref.name,
+                        "num_rows": file.rows,
+                        "size": file.size_bytes,
+                        "created_time": format_iso_ms(file.published_ms),
+                        "path": file.path,
+                    }
+                before = page[-1].path
 
 
 def _segment(segment: DataSegment) -> Row:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
 import urllib3
@@ -87,6 +87,38 @@ class Client:
     def verify(self, datasource: str) -> dict[str, Any]:
         """Runs the audit of one table on the server; see ``siltstone verify``."""
         return self._json("POST", f"/siltstone/v1/verify/{quote(datasource, safe='')}", {})  # type: ignore[no-any-return]
+
+    def quarantine(self, datasource: str) -> Iterator[dict[str, Any]]:
+        """Files of records that could not be read, newest first, asked for as far as they are taken."""
+        path = f"/siltstone/v1/quarantine/{quote(datasource, safe='')}?limit=1000"
+        page = self._json("GET", path)
+        yield from page["files"]
+        while page["next"] is not None:
+            page = self._json("GET", f"{path}&before={quote(page['next'], safe='')}")
+            yield from page["files"]
+
+    def quarantine_records(self, datasource: str, file: str, limit: int) -> list[dict[str, Any]]:
+        """The first ``limit`` records of the file with that path; ``valueBase64`` where ``value`` is not text."""
+        path = f"/siltstone/v1/quarantine/{quote(datasource, safe='')}/records?path={quote(file, safe='')}"
+        found: list[dict[str, Any]] = []
+        following: int | None = 0
+        while following is not None and len(found) < limit:
+            page = self._json("GET", f"{path}&offset={following}&limit={min(limit - len(found), 1_000)}")
+            found += page["records"]
+            following = page["next"]
+        return found
+
+    def quarantine_file(self, datasource: str, file: str, sink: BinaryIO) -> None:
+        """Writes the file with that path, Parquet, to ``sink``."""
+        path = f"/siltstone/v1/quarantine/{quote(datasource, safe='')}/file?path={quote(file, safe='')}"
+        answer = self._open("GET", path, None)
+        try:
+            for part in answer.stream(2**18):
+                sink.write(part)
+        except urllib3.exceptions.HTTPError as error:
+            raise ClientError(f"{self.url}: the answer broke off: {error}") from error
+        finally:
+            answer.release_conn()
 
     def disable_worker(self) -> dict[str, Any]:
         """The middle manager at this URL takes no new tasks; those it has hand off early and end."""

@@ -1,8 +1,8 @@
-"""Writes the records that could not be read into Parquet files: raw bytes with place, time and reason (PR-21)."""
+"""Writes records that could not be read into Parquet files: raw bytes, place, time, reason (PR-21). Reads them, too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from ingest.appenderator.decoding.batch import Rejected
 from ingest.appenderator.hydrant import QuarantinePart
+from segments.errors import SegmentCorrupt
 from segments.storage.durable import disk_error, replace_durably, sync_file, temporary_beside
 
 _FIELDS: Final[list[pa.Field[Any]]] = [
@@ -21,6 +22,7 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("reason", pa.string(), nullable=False),
     pa.field("value", pa.binary(), nullable=False),
 ]
+_READ_ROWS: Final = 64
 QUARANTINE_SCHEMA: Final = pa.schema(_FIELDS)
 """Columns of a quarantine file; ``timestamp`` is Kafka's, null where the record has none."""
 
@@ -52,6 +54,48 @@ def join_parts(parts: Sequence[QuarantinePart], path: Path) -> QuarantinePart:
     """One file with the records of all parts, a part in memory at a time; durable as ``write_part``."""
     tables = (pq.read_table(part.path, use_threads=False) for part in parts)
     return QuarantinePart(path, sum(part.rows for part in parts), _write(tables, path))
+
+
+def read_records(path: Path, skip: int, limit: int, bytes_max: int) -> tuple[int, list[dict[str, Any]]]:
+    """How many records the file has, and at most ``limit`` of them after the first ``skip``, by column name.
+
+    Fewer when their values come to more than ``bytes_max``, but one at least; ``timestamp`` is milliseconds or None.
+
+    Raises:
+        SegmentCorrupt: it is no whole quarantine file.
+    """
+    found: list[dict[str, Any]] = []
+    held = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in _after(file, skip):
+                for record in batch.slice(0, limit - len(found)).to_pylist():
+                    held += len(record["value"])
+                    if found and held > bytes_max:
+                        return file.metadata.num_rows, found
+                    found.append(record)
+                if len(found) == limit:
+                    break
+            return file.metadata.num_rows, found
+    except (pa.ArrowException, KeyError) as error:
+        raise SegmentCorrupt(f"{path.name}: it is no whole quarantine file: {error}") from error
+
+
+def _after(file: pq.ParquetFile, skip: int) -> Iterator[pa.RecordBatch]:
+    """The records after the first ``skip``; row groups before them are not read."""
+    left = skip
+    for group in range(file.num_row_groups):
+        rows = file.metadata.row_group(group).num_rows
+        if left >= rows:
+            left -= rows
+            continue
+        for batch in file.iter_batches(batch_size=_READ_ROWS, row_groups=[group], use_threads=False):
+            if left < batch.num_rows:
+                rest = batch.slice(left)
+                # An instant of Kafka's may lie where Python has no year.
+                at = rest.schema.get_field_index("timestamp")
+                yield rest.set_column(at, "timestamp", rest.column(at).cast(pa.int64()))
+            left = max(left - batch.num_rows, 0)
 
 
 def _write(tables: Iterable[pa.Table], path: Path) -> int:

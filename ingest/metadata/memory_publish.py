@@ -190,6 +190,13 @@ class MemoryPublishing(MemoryBase):
                     row, state="deleted" if final else "deleting", removed_ms=row.removed_ms or now_ms
                 )
 
-    def quarantine_files(self, datasource: str, limit: int) -> list[QuarantineRow]:
+    def quarantine_files(self, datasource: str, limit: int, before: str | None = None) -> list[QuarantineRow]:
         with self._lock:
-            return self.state.quarantine.get(datasource, [])[::-1][:limit]
+            files = self.state.quarantine.get(datasource, [])
+            if before is not None:
+                files = files[: next((at for at, file in enumerate(files) if file.path == before), 0)]
+            return files[::-1][:limit]
+
+    def quarantine_file(self, datasource: str, path: str) -> QuarantineRow | None:
+        with self._lock:
+            return next((file for file in self.state.quarantine.get(datasource, []) if file.path == path), None)

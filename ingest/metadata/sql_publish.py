@@ -58,11 +58,25 @@ class SqlPublishing(SqlBase):
         query = sa.select(t.ledger).where(mine).order_by(columns.version).limit(limit)
         return self._read(lambda connection: [ledger_of(row) for row in connection.execute(query)])
 
-    def quarantine_files(self, datasource: str, limit: int) -> list[QuarantineRow]:
+    def quarantine_files(self, datasource: str, limit: int, before: str | None = None) -> list[QuarantineRow]:
         columns = t.quarantine_files.c
-        query = sa.select(t.quarantine_files).where(columns.datasource == datasource)
-        query = query.order_by(columns.id.desc()).limit(limit)
+        mine = columns.datasource == datasource
+        query = sa.select(t.quarantine_files).where(mine).order_by(columns.id.desc()).limit(limit)
+        if before is not None:
+            query = query.where(
+                columns.id < sa.select(columns.id).where(mine, columns.path == before).scalar_subquery()
+            )
         return self._read(lambda connection: [quarantine_of(row) for row in connection.execute(query)])
+
+    def quarantine_file(self, datasource: str, path: str) -> QuarantineRow | None:
+        columns = t.quarantine_files.c
+        query = sa.select(t.quarantine_files).where(columns.datasource == datasource, columns.path == path)
+
+        def read(connection: Connection) -> QuarantineRow | None:
+            row = connection.execute(query).one_or_none()
+            return None if row is None else quarantine_of(row)
+
+        return self._read(read)
 
 
 def _published_version(connection: Connection, ref: SequenceRef) -> int | None:

@@ -82,6 +82,8 @@ SYS = {
         "supervisor_id datasource state detailed_state healthy type source suspended spec", "healthy suspended"
     ),
     "queries": _columns("id engine state info"),
+    # Ours: a row for each published file of records that could not be read.
+    "quarantine": _columns("datasource supervisor_id sequence num_rows size created_time path", "num_rows size"),
 }
 _SCHEMAS = {"INFORMATION_SCHEMA": INFORMATION_SCHEMA, "sys": SYS}
 

@@ -92,6 +92,10 @@ ANSWERS: dict[str, Schema] = {
     "GET /druid/v2/datasources/{datasource}/metrics": NAMES,
     "POST /druid/v2": {**_list(ANY), "description": "as Druid answers that type of query"},
     "POST /siltstone/v1/verify/{table}": _object(table=TEXT, exact=FLAG, faults=NAMES, checked=ANY),
+    "GET /siltstone/v1/quarantine/{table}": _object(table=TEXT, files=_list(ANY), next=TEXT),
+    "GET /siltstone/v1/quarantine/{table}/records": _object(
+        table=TEXT, path=TEXT, rows=NUMBER, records=_list(ANY), next=NUMBER
+    ),
     "GET /druid/worker/v1/tasks": NAMES,
 }
 """By method and path: the JSON of a 200. What is not here answers with some JSON object."""
@@ -151,6 +155,8 @@ def _describe(name: str, route: dict[str, Any]) -> None:
     content: dict[str, Any] = {JSON: {"schema": _list(TASK) if name in TASK_LISTS else ANSWERS.get(name, ANY)}}
     if name in TEXTS:
         content = {"text/plain": {"schema": {**TEXT, "description": TEXTS[name]}}}
+    elif name == "GET /siltstone/v1/quarantine/{table}/file":
+        content = {"application/vnd.apache.parquet": {"schema": {**TEXT, "format": "binary"}}}
     elif name == "POST /druid/v2/sql":
         content = SQL_ANSWERS
     elif name.endswith("avatica-protobuf"):

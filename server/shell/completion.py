@@ -112,6 +112,7 @@ class Candidates:
             schemas = (
                 "INFORMATION_SCHEMA.TABLES",
                 "INFORMATION_SCHEMA.COLUMNS",
+                "sys.quarantine",
                 "sys.segments",
                 "sys.tasks",
                 "sys.servers",

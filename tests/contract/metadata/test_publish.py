@@ -183,6 +183,21 @@ def test_a_range_whose_records_were_all_rejected_moves_offsets_and_is_already_wh
     assert row.segment_ids == () and row.quarantine_path is not None
 
 
+def test_quarantine_files_are_paged_from_the_newest_and_found_by_path(world: World) -> None:
+    for partition in (0, 1):
+        world.publish(world.ready(OffsetMap({partition: 5}), quarantined=partition + 1))
+    found = world.store.quarantine_files(TABLE, 10)
+    assert [file.rows for file in found] == [2, 1]
+    for at_file, file in enumerate(found):
+        assert world.store.quarantine_files(TABLE, 10, file.path) == found[at_file + 1 :]
+        assert world.store.quarantine_file(TABLE, file.path) == file
+    assert world.store.quarantine_files(TABLE, 1, found[0].path) == [found[1]]
+    assert world.store.quarantine_files("other", 10, found[0].path) == []
+    assert world.store.quarantine_files(TABLE, 10, "nowhere") == []
+    assert world.store.quarantine_file("other", found[0].path) is None
+    assert world.store.quarantine_file(TABLE, "nowhere") is None
+
+
 def test_a_range_without_any_visible_record_moves_offsets_only(world: World) -> None:
     request = world.ready(at(p0=5, p1=0), hours=0)
     assert world.publish(request).outcome is PublishOutcome.PUBLISHED
