@@ -56,7 +56,7 @@ def audit_table(
         report.faults += chain_faults(stream, [row for row in rows if row.topic == stream.topic], audits)
         report.checked["partitions"] = report.checked.get("partitions", 0) + len(stream.committed)
     segments = [row for row in _segments(store, table) if row.added <= state.version and row.state != "deleting"]
-    quarantined = {row.path: row for row in store.quarantine_files(table, PAGE)}
+    quarantined = {row.path: row for row in _quarantined(store, table)}
     report.checked |= {"ranges": len(ledger), "segments": len(segments)}
     report.checked["rows"] = sum(row.segment.rows for row in segments if row.removed is None)
     report.faults += _ledger_faults(ledger, segments, quarantined)
@@ -70,6 +70,13 @@ def _ledger(store: MetadataStore, supervisor: str) -> Iterator[LedgerRow]:
     while page := store.ledger(supervisor, after, PAGE):
         yield from page
         after = page[-1].version
+
+
+def _quarantined(store: MetadataStore, table: str) -> Iterator[QuarantineRow]:
+    before: str | None = None
+    while page := store.quarantine_files(table, PAGE, before):
+        yield from page
+        before = page[-1].path
 
 
 def _segments(store: MetadataStore, table: str) -> Iterator[SegmentRow]:
@@ -147,7 +154,7 @@ def _stray_files(
         # Read after the files were listed, unfinished before published: a file on its way is in one of them.
         tracked = store.tracked_paths(table)
         known |= {str(row.segment.load_spec) for row in _segments(store, table)}
-        known |= {str(row.load_spec) for row in store.quarantine_files(table, PAGE)}
+        known |= {str(row.load_spec) for row in _quarantined(store, table)}
         for stored in strays:
             named = stored.key in tracked or str(stored.load_spec) in known
             if not named and storage.exists(stored.load_spec):

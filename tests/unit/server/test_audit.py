@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+import server.audit.table as table_audit
 from ingest.metadata.records import LedgerRow, SegmentRow
 from ingest.metadata.store import MetadataStore
 from ingest.offsets import OffsetMap
@@ -78,6 +79,15 @@ def test_a_table_that_was_published_by_the_rules_is_exact(published: Published, 
     assert report.faults == []
     assert report.checked["rows"] == 300 and report.checked["ranges"] >= 3 and report.checked["partitions"] == 2
     assert report.to_json()["exact"] is True
+
+
+def test_a_table_with_more_rows_than_a_page_is_as_exact(
+    published: Published, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = len(published.system.store.quarantine_files("clicks", 100))
+    assert files > 1, "one page would hold them all"
+    monkeypatch.setattr(table_audit, "PAGE", 1)
+    assert published.audit(folder).faults == []
 
 
 def test_an_unknown_table_is_an_error_not_a_proof(published: Published, folder: Path) -> None:
