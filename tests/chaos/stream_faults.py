@@ -94,9 +94,11 @@ class StreamFaults(Hand):
         for partition in range(len(content.sent)):
             content.lose(partition, committed.get(partition, 0), _EVERYTHING)
         copies = len(self._cluster.kafka.nodes)
-        delete_topic(bootstrap, self._topic)
-        create_topic(bootstrap, len(content.sent), self._topic, replicas=copies, **self._cluster.topic_settings)
-        self._flow.go(another_topic=True)
+        try:
+            delete_topic(bootstrap, self._topic)
+            create_topic(bootstrap, len(content.sent), self._topic, replicas=copies, **self._cluster.topic_settings)
+        finally:
+            self._flow.go(another_topic=True)
         return Broken(f"the topic is made again, committed {dict(committed)}", frozenset(), nothing)
 
     def leave_transaction_open(self, busy: frozenset[str]) -> Broken | None:
