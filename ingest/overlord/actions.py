@@ -110,7 +110,17 @@ class LeaderActions:
         with self._translated():
             attempt = self._live(token)
             saved = self._store.sequences(attempt.supervisor, attempt.group, from_number)
+            self._note_published(token, saved)
             return CheckpointAnswer(self._generation, saved, self._specs(attempt.supervisor, saved))
+
+    def _note_published(self, token: str, saved: tuple[SequenceRecord, ...]) -> None:
+        """What a task learns here it does not publish again: where the answer to the publish was lost, the
+        supervisor hears of it nowhere else."""
+        published = [record for record in saved if record.state is SequenceState.PUBLISHED]
+        for record in published[-1:]:
+            now_ms, ref = self._clock.monotonic_ms(), record.ref
+            seen = PublishSeen(now_ms, token, ref, PublishOutcome.ALREADY, record.parse_exceptions)
+            self._post(ref.supervisor, seen)
 
     def raise_end(self, token: str, ref: SequenceRef, end: OffsetMap) -> SequenceRecord | None:
         with self._translated():

@@ -79,10 +79,10 @@ class ReplicaRules(RoundRules):
 
     def free_slots(self, group: Group) -> list[Command]:
         """Tasks whose rows are all published wait for query nodes, which may wait for what others have yet to
-        read: they must not hold the slots that these wait for."""
-        if not group.is_done:
-            return []
-        waiting = [replica for replica in group.running() if not replica.freed]
+        read: they must not hold the slots that these wait for. A replica that leaves is one of them once
+        every range with an end is published, since it reads no further."""
+        sealed = [record for record in group.in_order() if record is not group.open]
+        waiting = [r for r in group.running() if not r.freed and (group.is_done or (r.left and not sealed))]
         for replica in waiting:
             replica.freed = True
         return [FreeSlot(replica.token) for replica in waiting]

@@ -356,7 +356,11 @@ class OverlordNode:
 
     def sequences(self, token: str, from_number: int) -> tuple[SequenceRecord, ...]:
         attempt = self.require(token)
-        return self.store.sequences(attempt.supervisor, attempt.group, from_number)
+        saved = self.store.sequences(attempt.supervisor, attempt.group, from_number)
+        for record in [record for record in saved if record.state is SequenceState.PUBLISHED][-1:]:
+            bad = record.parse_exceptions
+            self.post(m.PublishSeen(self.clock.now_ms, token, record.ref, PublishOutcome.ALREADY, bad))
+        return saved
 
     def raise_end(self, token: str, ref: SequenceRef, end: OffsetMap) -> tuple[SequenceRecord | None]:
         """None inside: refused. Else this machine's picture is outdated now."""
@@ -386,15 +390,3 @@ class OverlordNode:
         bad = request.parse_exceptions
         self.post(m.PublishSeen(self.clock.now_ms, request.token, request.ref, reply.outcome, bad))
         return reply
-
-    def worker_sync(
-        self, worker: str, running: set[str], ended: dict[str, tuple[bool | None, str | None]]
-    ) -> tuple[list[AttemptRecord], list[str], list[str]]:
-        """A middle manager's heartbeat: what to start, what to kill, which ends are known."""
-        for token, (succeeded, error) in sorted(ended.items()):
-            self.post(m.TaskEnded(self.clock.now_ms, token, succeeded, error))
-        live = {a.token: a for a in self.store.attempts(self.world.supervisor, True, 1_000)}
-        known = [token for token in sorted(ended) if token not in live]
-        kill = [token for token in sorted(running) if token not in live]
-        mine = [a for a in live.values() if a.worker == worker and a.token not in ended and a.token not in running]
-        return [a for a in mine if a.state is AttemptState.ASSIGNED], kill, known

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ingest.errors import LeadershipLost
+from ingest.protocol import AttemptRecord, AttemptState
+from ingest.supervisor import messages as m
 from tests.simulation.disk import Hydrant
 from tests.simulation.task_process import TaskProcess
 
 if TYPE_CHECKING:
+    from tests.simulation.overlord_node import OverlordNode
     from tests.simulation.world import World
 
 LOOP_MS = 500
@@ -42,7 +45,7 @@ class WorkerNode:
             if task.result is not None and task.token not in self.acknowledged
         }
         try:
-            start, kill, known = leader.worker_sync(self.name, running, ended)
+            start, kill, known = heard(leader, self.name, running, ended)
         except LeadershipLost:
             leader.step_down()
             return
@@ -76,3 +79,16 @@ class WorkerNode:
             restored = hydrants
         self.clock.note(self.name, "starts", token, task_id, "restored" if restored else "empty")
         self.world.tasks[token] = TaskProcess(self.world, token, task_id, self.name, restored)
+
+
+def heard(
+    leader: OverlordNode, worker: str, running: set[str], ended: dict[str, tuple[bool | None, str | None]]
+) -> tuple[list[AttemptRecord], list[str], list[str]]:
+    """A middle manager's heartbeat: what to start, what to kill, which ends are known."""
+    for token, (succeeded, error) in sorted(ended.items()):
+        leader.post(m.TaskEnded(leader.clock.now_ms, token, succeeded, error))
+    live = {a.token: a for a in leader.store.attempts(leader.world.supervisor, True, 1_000)}
+    known = [token for token in sorted(ended) if token not in live]
+    kill = [token for token in sorted(running) if token not in live]
+    mine = [a for a in live.values() if a.worker == worker and a.token not in ended and a.token not in running]
+    return [a for a in mine if a.state is AttemptState.ASSIGNED], kill, known

@@ -156,8 +156,10 @@ def test_a_leaving_replica_is_told_until_it_knows_and_has_a_successor_at_once() 
     stops = [c for c in lead.ticks(2_000) if isinstance(c, m.SendTask) and isinstance(c.command, StopCommand)]
     assert len(stops) == 2
     stop = stops[0].command
-    lead.took("t1", stop)
-    assert not any(isinstance(c, m.SendTask) and isinstance(c.command, StopCommand) for c in lead.ticks(3_000))
+    after = lead.took("t1", stop) + lead.ticks(3_000)
+    assert not any(isinstance(c, m.SendTask) and isinstance(c.command, StopCommand) for c in after)
+    freed = [c for c in after if isinstance(c, m.FreeSlot)]
+    assert freed == [m.FreeSlot("t1")], "what it read is published: it only waits for query nodes"
 
 
 def test_fewer_replicas_stop_the_surplus_one_gracefully_if_another_has_its_rows() -> None:
