@@ -95,6 +95,7 @@ def test_a_restarted_service_goes_on_where_it_was(service: Service, kafka: Kafka
     table.send()
     table.client.submit(table.spec())
     wait_for(lambda: table.count() == COUNT, 60, "every row is live")
+    wait_for(lambda: len(service.task_processes()) == 1, 60, "tasks of other tables are gone")
     before = {task.pid for task in service.task_processes()}
     service.stop(patience_s=40)
     service.start()
