@@ -14,6 +14,8 @@ UNREADABLE_MS = 5_000
 """A broker that restarts is back sooner."""
 CANNOT_READ = "cannot_read"
 """The word of a task's beat while it cannot read; its detail says why."""
+STOPPING = "stopping"
+"""... and once it was told to stop: it reads no further open sequence."""
 
 
 @dataclass(frozen=True, slots=True)

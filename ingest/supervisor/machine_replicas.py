@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ingest.protocol import AttemptState, CommitterCommand, SequenceRecord, StopCommand
+from ingest.protocol import AttemptState, CommitterCommand, SequenceRecord, StopCommand, TaskHeartbeat
+from ingest.supervisor.health import STOPPING
 from ingest.supervisor.machine_rounds import RoundRules
 from ingest.supervisor.messages import (
     AttemptAssigned,
@@ -141,7 +142,14 @@ class ReplicaRules(RoundRules):
             heartbeat_ms=self.wall_ms,
         )
         replica.behind = event.beat.behind
+        self.note_stopping(replica, event.beat)
         return []
+
+    def note_stopping(self, replica: Replica, beat: TaskHeartbeat) -> None:
+        """An earlier leader may have told it to leave and have died: only the task still knows, and a
+        successor must start, since it reads no further."""
+        if beat.status == STOPPING:
+            replica.leaving = replica.left = True
 
     def silent_ms(self, replica: Replica) -> int:
         """How much longer than allowed nothing was heard of it; negative while all is well."""

@@ -72,6 +72,10 @@ def _nobody_before(record: Any, unpublished: Any) -> None:
     return None
 
 
+def _says_nothing(*_: object) -> None:
+    pass
+
+
 MUTANTS = [
     Mutant(
         "empty-overtaken",
@@ -138,5 +142,11 @@ MUTANTS = [
         "what waits for a slot has read nothing",
         "PR-7",
         lambda: [(MemoryMetadataStore, "create_attempt", _waiting_counts_as_assigned)],
+    ),
+    Mutant(
+        "stopping-unheard",
+        "a new leader hears from a task that it was told to leave",
+        "PR-23",
+        lambda: [(Replicas, "note_stopping", nothing)],
     ),
 ]

@@ -56,6 +56,7 @@ SEEN = {
     "expired-not-moved": 34,
     "claims-ignored": 95,
     "waiting-holds-slot": 151,
+    "stopping-unheard": 10296,
     "bad-never-stop": 14,
     "bad-forgotten": 14,
     "bad-no-final-round": 14,

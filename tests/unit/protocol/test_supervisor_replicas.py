@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ingest.protocol import AttemptState, CommitterCommand, SealCommand, SequenceRef, StopCommand
+from ingest.offsets import OffsetMap
+from ingest.protocol import AttemptState, CommitterCommand, SealCommand, SequenceRef, StopCommand, TaskHeartbeat
 from ingest.supervisor import messages as m
 from tests.unit.protocol.lead import CONFIG, Lead, one_replica, two_replicas
 
@@ -160,6 +161,13 @@ def test_a_leaving_replica_is_told_until_it_knows_and_has_a_successor_at_once() 
     assert not any(isinstance(c, m.SendTask) and isinstance(c.command, StopCommand) for c in after)
     freed = [c for c in after if isinstance(c, m.FreeSlot)]
     assert freed == [m.FreeSlot("t1")], "what it read is published: it only waits for query nodes"
+
+
+def test_a_task_that_an_earlier_leader_told_to_leave_gets_a_successor_from_the_next_one() -> None:
+    lead = one_replica()
+    lead.post(m.TaskBeat(lead.now_ms, TaskHeartbeat("t1", 0, OffsetMap(), "stopping", None, 0, 0, 0, {})))
+    assert created(lead.did + lead.ticks(1_000))
+    assert not lead.sent(StopCommand), "it knows"
 
 
 def test_fewer_replicas_stop_the_surplus_one_gracefully_if_another_has_its_rows() -> None:
