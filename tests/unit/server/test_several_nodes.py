@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import urllib3
-import uvicorn
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
@@ -33,27 +29,10 @@ from server.metrics import Metrics
 from server.parts import Parts
 from server.targets import ProcessTargets
 from tests.unit.query.memory_table import MemoryTable, ServiceUnreachable
+from tests.unit.server.test_forwarding import Listening
 
 WAIT_MS = 200
 SESSION = {"X-Siltstone-Session": "me"}
-
-
-class Listening:
-    """An ASGI application behind a port of its own."""
-
-    def __init__(self, app: Any) -> None:
-        config = uvicorn.Config(app, port=0, log_level="critical", lifespan="off", interface="asgi3")
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.001)
-        (server,) = self._server.servers
-        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-    def stop(self) -> None:
-        self._server.should_exit = self._server.force_exit = True
-        self._thread.join(5)
 
 
 class CutOff:
