@@ -200,7 +200,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class IdleConfig:
-    """When a supervisor without new data reports itself idle."""
+    """How long a stream must be quiet and read to its end for its tasks to publish and end."""
 
     enabled: bool = False
     inactive_after_ms: int = 600_000

@@ -38,6 +38,7 @@ def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOCo
         ("taskDuration", block.task_duration, 1),
         ("period", block.period, 1),
         ("completionTimeout", block.completion_timeout, 1),
+        ("idleConfig.inactiveAfterMillis", (block.idle_config or IdleEdge()).inactive_after_millis, 1),
     )
     for name, value, minimum in least:
         if value < minimum:

@@ -44,6 +44,7 @@ class SupervisorConfig:
     unhealthiness_threshold: int = 3
     healthiness_threshold: int = 3
     max_parse_exceptions: int | None = None  # bad messages beyond which reading stops (PR-16)
+    idle_after_ms: int | None = None  # a stream that was quiet for so long has no tasks; None: never
     scaling: AutoScaling | None = None  # the number of tasks follows the lag, beginning at task_count
 
 

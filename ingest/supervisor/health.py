@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ingest.metadata.records import DesiredState
-from ingest.offsets import OffsetMap
 
 # The newest problems shown to people; Druid keeps as many as its larger threshold.
 EVENTS_MAX = 10
@@ -60,25 +58,6 @@ class Unreadable:
         """Why a task has not read for so long that people should know; None while all is well."""
         found = [why for at_ms, why in self.since.values() if now_ms - at_ms >= UNREADABLE_MS]
         return found[0] if found else None
-
-
-@dataclass(slots=True)
-class Quiet:
-    """Since when the stream has ended where it ends now, and been read to there."""
-
-    ends: OffsetMap = OffsetMap()
-    since_ms: int | None = None
-
-    def lasts(self, ends: OffsetMap, read: Iterable[OffsetMap], after_ms: int, now_ms: int) -> bool:
-        """``ends`` is the stream as last seen, ``read`` what each task has read; times are monotonic."""
-        furthest: dict[int, int] = {}
-        for positions in read:
-            for partition, offset in positions.items():
-                furthest[partition] = max(offset, furthest.get(partition, offset))
-        caught_up = bool(ends) and all(furthest.get(partition, -1) >= end for partition, end in ends.items())
-        if not caught_up or ends != self.ends or self.since_ms is None:
-            self.ends, self.since_ms = ends, now_ms if caught_up else None
-        return self.since_ms is not None and now_ms - self.since_ms >= after_ms
 
 
 @dataclass(slots=True)

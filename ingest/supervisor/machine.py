@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingest.supervisor.invariants import check_groups
-from ingest.supervisor.machine_exceptions import ExceptionRules
+from ingest.supervisor.machine_idle import IdleRules
 from ingest.supervisor.messages import (
     AttemptAssigned,
     AttemptCreated,
@@ -53,7 +53,7 @@ StoredEvent = StateLoaded | OffsetsStored | TasksScaled | GroupOpened | Sequence
 OutsideEvent = StreamSeen | StreamFailed | DesiredChanged | ResetAsked | StoreRefused
 
 
-class SupervisorMachine(ExceptionRules):
+class SupervisorMachine(IdleRules):
     """One supervisor under one leader generation. ``handle`` is the only mutator.
 
     For one thread. Nothing happens before the first ``StateLoaded``. Commands are executed in
@@ -70,6 +70,7 @@ class SupervisorMachine(ExceptionRules):
         if isinstance(event, LocalEvent):
             return commands if self.reloading else [*commands, *self._steer_group_of(event)]
         self.judge_exceptions()
+        self.judge_idle(event)
         if isinstance(event, Tick | StateLoaded):
             commands += self._keep_going()
         if isinstance(event, Tick):

@@ -180,6 +180,8 @@ class GroupRules(ReplicaRules):
             return self.desired.name.lower()
         if self.stopped is not None:
             return "parse exceptions"
+        if self.idle:
+            return "idle"
         if any(p in reset.moves for reset in self.resets for p in group.partitions):
             return "reset"
         return "" if group.partitions in self.planned else "partitions"
@@ -329,7 +331,7 @@ class GroupRules(ReplicaRules):
         return commands
 
     def rest(self) -> list[Command]:
-        """Suspended, terminated or stopped with nothing left to publish: raises the epochs, so that no query
+        """Suspended, terminated, stopped or idle with nothing left to publish: raises the epochs, so that no query
         node waits for positions that nobody will reach again (PR-4)."""
         busy = (
             any(not g.is_done or g.creating or g.voiding for g in self.groups.values()) or self.opening or self.resets
@@ -342,7 +344,7 @@ class GroupRules(ReplicaRules):
         rested: list[Command] = [Rested(self.desired)]
         if self.offsets is None or not self.offsets.committed:
             return rested
-        detail = {"reason": self.stopped or self.desired.value}
+        detail = {"reason": self.stopped or ("idle" if self.idle else self.desired.value)}
         audit = AuditRow(self.wall_ms, self.config.supervisor, "rest", detail)
         self.storing_offsets = True
         return [RaiseEpochs(audit), *rested]

@@ -26,7 +26,7 @@ from ingest.spec import SupervisorSpec
 from ingest.spec.model import UNLIMITED
 from ingest.supervisor.config import SupervisorConfig
 from ingest.supervisor.discovery import StreamDiscovery, StreamView
-from ingest.supervisor.health import CANNOT_READ, Problem, Quiet, Status, Unreadable
+from ingest.supervisor.health import CANNOT_READ, Problem, Status, Unreadable
 from ingest.supervisor.machine import SupervisorMachine
 from ingest.supervisor.machine_exceptions import ExceptionsView
 from ingest.supervisor.messages import (
@@ -121,6 +121,7 @@ def config_of(spec: SupervisorSpec, version: int) -> SupervisorConfig:
         replicas=spec.io.replicas,
         max_parse_exceptions=None if limit == UNLIMITED else limit,
         scaling=spec.io.auto_scaling,
+        idle_after_ms=spec.io.idle.inactive_after_ms if spec.io.idle.enabled else None,
         reset_automatically=spec.tuning.reset_offset_automatically,
         patience_ms=min(spec.io.completion_timeout_ms, 120_000),
     )
@@ -141,7 +142,6 @@ class SupervisorRunner:
         self._addresses: dict[str, str] = {}
         self._beats: dict[str, TaskHeartbeat] = {}
         self._unreadable = Unreadable()
-        self._quiet = Quiet()
         self._store_problems: deque[Problem] = deque(maxlen=PROBLEMS_KEPT)
         self._health = Status("PENDING", "PENDING", True)
         self._reason: str | None = None
@@ -269,10 +269,7 @@ class SupervisorRunner:
         unreadable = self._unreadable.lasting(now_ms)
         if unreadable is not None and health.healthy:
             health = Status("UNHEALTHY_TASKS", "UNHEALTHY_TASKS", False)
-        idle, ends = self._spec.io.idle, self._discovery.view.log_ends
-        read = [beat.positions for beat in self._beats.values()]
-        quiet = idle.enabled and self._quiet.lasts(ends, read, idle.inactive_after_ms, now_ms)
-        if quiet and health.state == "RUNNING":
+        if machine.idle and health.state == "RUNNING":
             health = Status("IDLE", "IDLE", True)
         # Together, so that no status names a reason and calls itself healthy.
         self._health, self._reason = health, machine.health.reason

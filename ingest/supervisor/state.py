@@ -184,6 +184,9 @@ class SupervisorStateBase:
         self.stopped: str | None = None  # why nothing is read any more until an operator acts (PR-16)
         self.scaling = False  # a decision is on its way to the store
         self.rested = False
+        self.idle = False  # the stream is quiet: nothing is read until it is not
+        self.quiet_ends = OffsetMap()  # where the stream has ended since ``quiet_since_ms``, and was read to
+        self.quiet_since_ms: int | None = None
         self.topic_id: str | None = None
         self.log_ends = OffsetMap()
         self.log_starts = OffsetMap()
@@ -200,8 +203,8 @@ class SupervisorStateBase:
 
     @property
     def reads(self) -> bool:
-        """Whether anything shall be read: an operator wants it, and nothing forbids it."""
-        return self.desired is DesiredState.RUNNING and self.stopped is None
+        """Whether anything shall be read: an operator wants it, nothing forbids it, and there is something."""
+        return self.desired is DesiredState.RUNNING and self.stopped is None and not self.idle
 
     def find(self, token: str) -> tuple[Group, Replica] | None:
         group = self.groups.get(self.group_of.get(token, -1))

@@ -209,7 +209,7 @@ class Checks:
         for p, end in sorted(world.topic.ends.items()):
             if stream.committed.get(p) != end:
                 return f"LV-1 partition {p} is committed at {stream.committed.get(p)}, the topic ends at {end}"
-        return self._not_answered()
+        return self._not_answered() or self._not_asleep()
 
     def _not_answered(self) -> str | None:
         world = self.world
@@ -219,6 +219,13 @@ class Checks:
                 at = node.answered.version if node.answered else "no version"
                 return f"LV-2 {node.name} answers at {at}, the table is at {version}: {node.refusal}"
         return None
+
+    def _not_asleep(self) -> str | None:
+        """LV-4: where a quiet stream makes its supervisor idle, no task is left once all is published."""
+        alive = sorted(token for token, task in self.world.tasks.items() if task.alive)
+        if self.world.quiet.idle_after_ms is None or not alive:
+            return None
+        return f"LV-4 nothing comes any more, but {alive} run"
 
     def _not_ended(self) -> str | None:
         """LV-3: a terminated or stopped supervisor publishes what was read and leaves no task behind."""

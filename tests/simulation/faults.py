@@ -139,6 +139,24 @@ def draw_bad_records(seed: int) -> BadRecords:
     return BadRecords(rng.choice((5, 15, 40)), rng.choice((0, 2, 5, 9)), ("start_again",) * rng.randint(0, 2))
 
 
+@dataclass(frozen=True)
+class Quiet:
+    """All producers are silent from ``from_ms`` to ``to_ms``, and the supervisor of a quiet stream is idle."""
+
+    idle_after_ms: int | None = None
+    from_ms: int = 0
+    to_ms: int = 0
+
+
+def draw_quiet(seed: int) -> Quiet:
+    """As above."""
+    rng = random.Random(f"quiet of {seed}")
+    if seed % 12 != 9:
+        return Quiet()
+    from_ms = rng.randint(4_000, 12_000)
+    return Quiet(rng.choice((500, 1_500, 3_000)), from_ms, from_ms + rng.randint(4_000, 10_000))
+
+
 def draw_faults(rng: random.Random) -> Faults:
     """Each kind is absent, rare or frequent, independently: many worlds see few kinds, and clearly."""
 

@@ -1,4 +1,4 @@
-"""Rules of rescaling and of stopping for bad records removed, one each."""
+"""Rules of rescaling, of stopping for bad records and of resting on a quiet stream removed, one each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ingest.metadata import rules
 from ingest.metadata.memory import MemoryMetadataStore
-from ingest.supervisor import machine_exceptions, machine_groups, machine_replicas, machine_scaling
+from ingest.supervisor import machine_exceptions, machine_groups, machine_idle, machine_replicas, machine_scaling
 from ingest.task import machine_state
 from tests.simulation.mutants_supervisor import nothing
 from tests.simulation.mutation import Mutant
@@ -16,6 +16,7 @@ Replicas = machine_replicas.ReplicaRules
 Groups = machine_groups.GroupRules
 Exceptions = machine_exceptions.ExceptionRules
 Scaling = machine_scaling.ScalingRules
+Idle = machine_idle.IdleRules
 
 _create_attempt = MemoryMetadataStore.create_attempt
 
@@ -62,6 +63,19 @@ def _stopped_and_left(machine: Any, group: Any) -> str:
 
 
 _reason_to_release = Groups._reason_to_release
+
+
+def _idle_and_left(machine: Any, group: Any) -> str:
+    """It is called idle, and its tasks stay."""
+    idle, machine.idle = machine.idle, False
+    reason = _reason_to_release(machine, group)
+    machine.idle = idle
+    return str(reason)
+
+
+def _by_the_stream_alone(machine: Any) -> bool:
+    """A quiet stream is enough, whether it was read or not."""
+    return True
 
 
 def _bytes_only(self: Any) -> bool:
@@ -112,6 +126,24 @@ MUTANTS = [
         "what is read and not yet published counts too",
         "PR-16",
         lambda: [(Exceptions, "exceptions", _count_published)],
+    ),
+    Mutant(
+        "idle-sleeps-on",
+        "what comes wakes an idle supervisor",
+        "LV-1",
+        lambda: [(Idle, "_stir", nothing)],
+    ),
+    Mutant(
+        "idle-unread",
+        "a supervisor is idle only when all was read",
+        "LV-1",
+        lambda: [(Idle, "_is_caught_up", _by_the_stream_alone)],
+    ),
+    Mutant(
+        "idle-tasks-stay",
+        "an idle supervisor's tasks publish and end",
+        "LV-4",
+        lambda: [(Groups, "_reason_to_release", _idle_and_left)],
     ),
     Mutant(
         "decided-forgotten",

@@ -136,6 +136,7 @@ class OverlordNode:
             replicas=record.spec["replicas"],
             max_parse_exceptions=record.spec["most"],
             scaling=BY_LAG if self.world.scaling.by_lag else None,
+            idle_after_ms=self.world.quiet.idle_after_ms,
         )
 
     @property

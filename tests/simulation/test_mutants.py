@@ -60,6 +60,9 @@ SEEN = {
     "bad-never-stop": 14,
     "bad-forgotten": 14,
     "bad-no-final-round": 14,
+    "idle-sleeps-on": 21,
+    "idle-unread": 9,
+    "idle-tasks-stay": 9,
 }
 
 LOOK = 400

@@ -22,11 +22,13 @@ from tests.simulation.faults import (
     BY_LAG,
     BadRecords,
     Faults,
+    Quiet,
     Scaling,
     Shape,
     draw_bad_records,
     draw_faults,
     draw_more_acts,
+    draw_quiet,
     draw_scaling,
     draw_shape,
 )
@@ -113,6 +115,7 @@ class World:
         self.faults: Faults = draw_faults(rng)
         self.scaling: Scaling = draw_scaling(seed)
         self.bad: BadRecords = draw_bad_records(seed)
+        self.quiet: Quiet = draw_quiet(seed)
         self.bad_random = random.Random(seed)
         self.most = self.bad.most
         if self.scaling.tight:
@@ -199,6 +202,9 @@ class World:
     def produce(self, partition: int) -> None:
         """A burst, then silence, then again: idle streams resume."""
         if self.clock.now_ms > FAULTS_MS:
+            return
+        if self.quiet.from_ms <= self.clock.now_ms < self.quiet.to_ms:
+            self.clock.after(self.quiet.to_ms - self.clock.now_ms, lambda: self.produce(partition))
             return
         for _ in range(self.clock.between(1, 14)):
             self.append(partition, visible=not self.clock.chance(12))

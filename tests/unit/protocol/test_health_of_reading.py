@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ingest.offsets import OffsetMap
-from ingest.supervisor.health import UNREADABLE_MS, Quiet, Unreadable
+from ingest.supervisor.health import UNREADABLE_MS, Unreadable
 
 
 def test_a_task_that_cannot_read_for_a_while_is_told_with_its_latest_reason() -> None:
@@ -24,19 +23,3 @@ def test_reading_again_or_ending_takes_it_back() -> None:
     assert tasks.lasting(10 * UNREADABLE_MS) is None
     tasks.heard("a", "no registry", 20_000)
     assert tasks.lasting(20_000 + UNREADABLE_MS - 1) is None
-
-
-def test_a_stream_is_quiet_when_it_is_read_to_its_end_and_stays_there() -> None:
-    quiet, ends = Quiet(), OffsetMap({0: 10, 1: 5})
-    assert not quiet.lasts(ends, [OffsetMap({0: 9}), OffsetMap({1: 5})], 1_000, 0), "not read to its end"
-    assert not quiet.lasts(ends, [OffsetMap({0: 9}), OffsetMap({0: 10, 1: 5})], 1_000, 500)
-    assert not quiet.lasts(ends, [OffsetMap({0: 10, 1: 5})], 1_000, 1_499)
-    assert quiet.lasts(ends, [OffsetMap({0: 10, 1: 5})], 1_000, 1_500)
-    grown = OffsetMap({0: 11, 1: 5})
-    assert not quiet.lasts(grown, [OffsetMap({0: 10, 1: 5})], 1_000, 9_000)
-    assert not quiet.lasts(grown, [OffsetMap({0: 11, 1: 5})], 1_000, 9_500)
-    assert quiet.lasts(grown, [OffsetMap({0: 11, 1: 5})], 1_000, 10_500)
-
-
-def test_a_stream_that_was_not_seen_yet_is_not_quiet() -> None:
-    assert not Quiet().lasts(OffsetMap(), [], 0, 0)
