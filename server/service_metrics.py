@@ -40,6 +40,13 @@ def _add_overlord(metrics: Metrics, parts: Parts) -> None:
         except OverlordUnreachable:
             return []
 
+    def time_lags() -> Iterable[Sample]:
+        try:
+            found = overlord.leading().time_lags()
+        except OverlordUnreachable:
+            return []
+        return [((name, str(p)), lag_ms / 1_000) for name, lags in found.items() for p, lag_ms in lags.items()]
+
     def healthy() -> Iterable[Sample]:
         if not overlord.is_leading or parts.store is None:
             return []
@@ -48,6 +55,12 @@ def _add_overlord(metrics: Metrics, parts: Parts) -> None:
 
     metrics.gauge("siltstone_leader", "1 where this overlord leads", lambda: [((), float(overlord.is_leading))])
     metrics.gauge("siltstone_supervisor_lag_records", "Records that no task has read yet", lags, ("supervisor",))
+    metrics.gauge(
+        "siltstone_supervisor_lag_seconds",
+        "Time of a partition's newest record less that of the first one that no task has read",
+        time_lags,
+        ("supervisor", "partition"),
+    )
     metrics.gauge("siltstone_supervisor_healthy", "1 while the supervisor is healthy", healthy, ("supervisor",))
 
 

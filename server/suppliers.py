@@ -10,7 +10,7 @@ from ingest.errors import SpecError
 from ingest.spec import parse_supervisor_spec
 from ingest.spec.formats import Registry
 from ingest.stream.kafka import KafkaSupplier
-from ingest.stream.properties import asking, translate
+from ingest.stream.properties import translate
 from ingest.stream.registry import RegistrySchemas
 from ingest.stream.registry_settings import registry_settings
 from ingest.stream.schemas import WriterSchemas
@@ -19,6 +19,9 @@ from ingest.stream.supplier import RecordSupplier
 LOOK_MS = 2_500
 """A supervisor's look at its stream fails after this. Three failures in a row make it unhealthy, and an
 operator should see that of a broker that never answers within about ten seconds."""
+
+LITTLE: dict[str, str | int | bool] = {"queued.min.messages": 1, "fetch.message.max.bytes": 64 << 10}
+"""Settings of a consumer that wants one record of each partition."""
 
 
 def kafka_reader(posted: dict[str, Any], topic_id: str | None, parts: frozenset[str]) -> RecordSupplier:
@@ -41,9 +44,9 @@ def registry_schemas(registry: Registry) -> WriterSchemas:
 
 
 def kafka_observer(posted: dict[str, Any]) -> RecordSupplier:
-    """A supervisor's supplier: it asks for partitions and offsets and reads nothing."""
+    """A supervisor's supplier: it asks for partitions and offsets, and reads a record here and there for its time."""
     topic, config = _client(posted)
-    return KafkaSupplier(topic, asking(config), columns=(), request_timeout_ms=LOOK_MS)
+    return KafkaSupplier(topic, config | LITTLE, request_timeout_ms=LOOK_MS)
 
 
 def _client(posted: dict[str, Any]) -> tuple[str, dict[str, str | int | bool]]:

@@ -34,4 +34,5 @@ def facts_of(store: MetadataStore, runner: SupervisorRunner, served: ServedVersi
         waiting_for=(*view.waiting_for, *(served.waits_for(spec.datasource) if served else ())),
         scaling=view.scaling,
         exceptions=view.exceptions,
+        time_lags=view.stream.time_lags,
     )

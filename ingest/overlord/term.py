@@ -17,6 +17,7 @@ from ingest.clock import Clock
 from ingest.errors import SpecError, StoreUnreachable
 from ingest.metadata.records import DesiredState, SupervisorRecord
 from ingest.metadata.store import MetadataStore
+from ingest.offsets import OffsetMap
 from ingest.overlord.actions import LeaderActions
 from ingest.overlord.duties import Duties, Sweeper
 from ingest.overlord.reports import facts_of
@@ -141,6 +142,12 @@ class Term:
             runners = dict(self._runners)
         store = self._ports.store
         return {name: sum(lag(facts_of(store, runner)).values()) for name, runner in runners.items()}
+
+    def time_lags(self) -> dict[str, OffsetMap]:
+        """Milliseconds by partition, per supervisor whose spec asks for them."""
+        with self._lock:
+            views = {name: runner.view().stream for name, runner in self._runners.items()}
+        return {name: view.time_lags for name, view in views.items() if view.time_lags is not None}
 
     def _on_terminated(self, supervisor: str) -> None:
         with self._lock:

@@ -260,6 +260,7 @@ class IOConfig:
     rejection: Rejection = Rejection()
     idle: IdleConfig = IdleConfig()
     auto_scaling: AutoScaling | None = None
+    time_lag: bool = False
 
 
 @dataclass(frozen=True, slots=True)

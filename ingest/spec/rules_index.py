@@ -21,9 +21,8 @@ IO_WITHOUT_MEANING: Final = {
     "pollTimeout": "a poll returns as soon as there are records",
     "startDelay": "a supervisor begins at once",
     "period": _FOLLOWED,
-    "stopTaskCount": "tasks read on while they publish, so that none is stopped for it",
+    "stopTaskCount": "a sequence ends without its task, which reads on: no rollover needs a free slot",
     "serverPriorityToReplicas": "every replica answers queries",
-    "emitTimeLagMetrics": "lag is reported in offsets",
 }
 """Fields of ioConfig that are read and judged, and change nothing."""
 TUNING_WITHOUT_MEANING: Final = {
@@ -42,7 +41,7 @@ TUNING_WITHOUT_MEANING: Final = {
     "chatRetries": _TALK,
     "httpTimeout": _TALK,
     "shutdownTimeout": "a task that is told to end keeps what it has read on its disk",
-    "offsetFetchPeriod": _FOLLOWED,
+    "offsetFetchPeriod": f"{_FOLLOWED}; only emitTimeLagMetrics keeps to it",
     "repartitionTransitionDuration": "partitions move at a checkpoint, without a time in between",
 }
 """Fields of tuningConfig that are read and judged, and change nothing."""

@@ -63,6 +63,7 @@ def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOCo
         rejection=rejection,
         idle=IdleConfig(idle.enabled, idle.inactive_after_millis),
         auto_scaling=scaling,
+        time_lag=block.emit_time_lag_metrics,
     )
 
 
@@ -77,6 +78,8 @@ def _topic(block: IOConfigEdge, path: str, notes: Notes) -> None:
 
 
 def _counts(block: IOConfigEdge, path: str, notes: Notes) -> None:
+    if block.stop_task_count is not None and block.stop_task_count < 1:
+        notes.problem(f"{path}.stopTaskCount", block.stop_task_count, "must be 1 or more", "leave it out")
     for name, value, most in (("taskCount", block.task_count, TASKS_MAX), ("replicas", block.replicas, _REPLICAS_MAX)):
         if not 1 <= value <= most:
             notes.problem(f"{path}.{name}", value, f"must be from 1 to {most}", "correct the value")

@@ -111,7 +111,8 @@ class KafkaSupplier:
 
     def assign(self, positions: Mapping[int, int]) -> None:
         consumer = self._reader()
-        self._positions, self._paused, self._ended, self._troubles = dict(positions), set(), {}, []
+        self.resume(list(self._paused))  # the client keeps a pause over an assignment
+        self._positions, self._ended, self._troubles = dict(positions), {}, []
         self._guard(lambda: consumer.assign([TopicPartition(self._topic, p, o) for p, o in positions.items()]))
 
     def pause(self, partitions: Collection[int]) -> None:

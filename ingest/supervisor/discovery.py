@@ -15,9 +15,10 @@ import structlog
 from ingest.clock import Clock
 from ingest.errors import IngestError, StoreUnreachable
 from ingest.metadata.records import StreamOffsets
-from ingest.offsets import OffsetMap
+from ingest.offsets import OffsetMap, furthest
 from ingest.stream.supplier import RecordSupplier
 from ingest.supervisor.messages import StreamFailed, StreamSeen
+from ingest.supervisor.time_lags import TimeLags
 
 log = structlog.get_logger()
 
@@ -34,6 +35,7 @@ class StreamView:
     seen_ms: int | None = None
     error: str | None = None
     topic_id: str | None = None
+    time_lags: OffsetMap | None = None  # ms by partition, where the spec asks for them
 
 
 class StreamDiscovery:
@@ -53,6 +55,8 @@ class StreamDiscovery:
         self._stored = stored
         self._post = post
         self._clock = clock
+        self._read: Callable[[], OffsetMap] | None = None
+        self._time_lags: TimeLags | None = None
         self._wake = threading.Event()
         self._stopping = False
         self._view = StreamView()
@@ -60,6 +64,10 @@ class StreamDiscovery:
 
     def start(self) -> None:
         self._thread.start()
+
+    def measure_time_lags(self, every_ms: int, read: Callable[[], OffsetMap]) -> None:
+        """From the start on also measures how far tasks are behind in time; ``read`` says how far they are."""
+        self._read, self._time_lags = read, TimeLags(self._build, every_ms, self._clock)
 
     def stop(self) -> None:
         """Asks the thread to end; does not wait for a call to a silent broker."""
@@ -91,6 +99,8 @@ class StreamDiscovery:
             self._wake.clear()
         if supplier is not None:
             supplier.close()
+        if self._time_lags is not None:
+            self._time_lags.close()
 
     def _see(self, supplier: RecordSupplier) -> None:
         topic_id = supplier.topic_id()
@@ -104,8 +114,11 @@ class StreamDiscovery:
             starts = log_starts.restrict(p for p in partitions if p not in stored.committed)
         if self._stopping:
             return
-        self._view = StreamView(log_starts, log_ends, self._clock.now_ms(), None, topic_id)
+        self._view = StreamView(log_starts, log_ends, self._clock.now_ms(), None, topic_id, self._view.time_lags)
         self._post(StreamSeen(self._clock.monotonic_ms(), topic_id, starts, log_starts, log_ends))
+        if self._time_lags is not None and self._read is not None:
+            reached = furthest(OffsetMap() if stored is None else stored.committed, self._read())
+            self._view = replace(self._view, time_lags=self._time_lags.measure(reached, log_ends))
 
     def _fail(self, error: IngestError) -> None:
         if self._stopping:

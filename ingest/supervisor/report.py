@@ -20,7 +20,8 @@ from segments.civil import format_iso_ms
 
 @dataclass(frozen=True, slots=True)
 class SupervisorFacts:
-    """Everything a status is made of. ``log_ends`` and ``seen_ms`` are the stream as last seen;
+    """Everything a status is made of. ``log_ends`` and ``seen_ms`` are the stream as last seen,
+    ``time_lags`` (ms) how far behind its newest record tasks are, where the spec asks for that;
     ``reason`` says what only an operator can end, ``waiting_for`` what ends by itself."""
 
     supervisor: str
@@ -41,6 +42,7 @@ class SupervisorFacts:
     waiting_for: Sequence[str] = ()
     scaling: ScalingView | None = None
     exceptions: ExceptionsView | None = None
+    time_lags: OffsetMap | None = None
 
 
 def status(facts: SupervisorFacts, now_ms: int) -> dict[str, Any]:
@@ -65,6 +67,9 @@ def status(facts: SupervisorFacts, now_ms: int) -> dict[str, Any]:
         "detailedState": facts.health.detailed,
         "recentErrors": [_error_event(problem) for problem in sorted(facts.problems, key=lambda p: p.at_ms)],
     }
+    if facts.time_lags is not None:
+        payload["minimumLagMillis"] = facts.time_lags.to_json()
+        payload["aggregateLagMillis"] = sum(facts.time_lags.values())
     if facts.reason is not None:
         payload["stateReason"] = facts.reason
     if facts.scaling is not None:

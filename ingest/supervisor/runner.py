@@ -21,6 +21,7 @@ from ingest.clock import Clock
 from ingest.errors import AttemptRefused, IngestError, LeadershipLost, StoreUnreachable
 from ingest.metadata.records import DesiredState, SupervisorRecord
 from ingest.metadata.store import MetadataStore, StoreConflict
+from ingest.offsets import OffsetMap, furthest
 from ingest.protocol import PROTOCOL_VERSION, AttemptRecord, SealCommand, SequenceRecord, TaskCommand, TaskHeartbeat
 from ingest.spec import SupervisorSpec
 from ingest.spec.model import UNLIMITED
@@ -202,7 +203,7 @@ class SupervisorRunner:
         def post(event: StreamSeen | StreamFailed) -> None:
             self.post(replace(event, topic=spec.io.topic) if isinstance(event, StreamSeen) else event)
 
-        return StreamDiscovery(
+        discovery = StreamDiscovery(
             spec.supervisor,
             lambda: self._ports.suppliers(spec.posted),
             spec.io.use_earliest_offset,
@@ -210,6 +211,12 @@ class SupervisorRunner:
             post,
             self._ports.clock,
         )
+        if spec.io.time_lag:
+            discovery.measure_time_lags(spec.tuning.offset_fetch_period_ms, self._read_by_tasks)
+        return discovery
+
+    def _read_by_tasks(self) -> OffsetMap:
+        return furthest(*(beat.positions for beat in list(self._beats.values())))
 
     def _run(self) -> None:
         """Whatever breaks here breaks this supervisor alone; it begins again from the store."""

@@ -69,6 +69,22 @@ def test_assigning_again_replaces_positions_and_partitions(stream: Stream) -> No
         assert reader.records[1] == [(9, b"b9")]
 
 
+def test_what_was_paused_is_read_again_once_it_is_assigned_anew(stream: Stream) -> None:
+    topic = stream.topic(2)
+    stream.append(topic, 0, values("a", 10))
+    stream.append(topic, 1, values("b", 10))
+    with Gatherer(stream.supplier(topic)) as reader:
+        reader.assign({0: 0, 1: 0})
+        reader.read_to({0: 10, 1: 10})
+        reader.supplier.pause([0])
+        reader.assign({0: 4})
+        reader.read_to({0: 10})
+        reader.supplier.pause([0])
+        reader.assign({})
+        reader.assign({0: 9, 1: 9})
+        reader.read_to({0: 10, 1: 10})
+
+
 def test_tombstones_and_timestamps_arrive(stream: Stream) -> None:
     topic = stream.topic(1)
     stream.append(topic, 0, [b"x", None], timestamp_ms=1_700_000_000_123)

@@ -14,7 +14,7 @@ from ingest.offsets import OffsetMap
 from ingest.overlord.overlord import WrongState
 from ingest.task.messages import TaskStatus
 from segments.errors import StorageUnavailable
-from tests.in_process import System, chain_is_whole, click, eventually, spec
+from tests.in_process import NOON_MS, System, chain_is_whole, click, eventually, spec
 
 
 @pytest.fixture
@@ -212,6 +212,22 @@ def test_bytes_at_their_bound_pause_reading_until_storage_is_back(system: System
     system.storage.heal()
     eventually(lambda: system.rows_published() == 1_000, 40)
     chain_is_whole(system)
+
+
+def test_lag_in_time_is_told_by_partition_where_the_spec_asks_for_it(system: System) -> None:
+    system.stream.create_topic("clicks", 2)
+    system.start(workers=0)
+    posted = spec()
+    posted["spec"]["ioConfig"]["emitTimeLagMetrics"] = True
+    for second in range(3):
+        system.stream.append("clicks", 0, [click(second)], timestamp_ms=NOON_MS + 1_000 * second)
+    system.overlord.submit(posted)
+    term = system.overlord.leading()
+    eventually(lambda: system.look() and term.time_lags().get("clicks"))
+    payload = system.overlord.status("clicks")["payload"]
+    assert (payload["minimumLagMillis"], payload["aggregateLagMillis"]) == ({"0": 2_000, "1": 0}, 2_000)
+    system.overlord.submit(spec())
+    eventually(lambda: "minimumLagMillis" not in system.overlord.status("clicks")["payload"])
 
 
 def test_a_quiet_stream_ends_its_tasks_and_what_comes_starts_them_again(system: System) -> None:

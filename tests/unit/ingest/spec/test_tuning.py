@@ -19,7 +19,7 @@ from tests.unit.ingest.spec.test_supervisor_spec import problems, spec_with
 
 STATED: dict[str, Any] = {
     "pollTimeout": 5, "startDelay": "PT1S", "period": "PT1S", "stopTaskCount": 1, "serverPriorityToReplicas": {"1": 1},
-    "emitTimeLagMetrics": True, "appendableIndexSpec": {"type": "onheap"}, "skipBytesInMemoryOverheadCheck": True,
+    "appendableIndexSpec": {"type": "onheap"}, "skipBytesInMemoryOverheadCheck": True,
     "maxPendingPersists": 1, "numPersistThreads": 2, "indexSpecForIntermediatePersists": {}, "maxColumnsToMerge": 5,
     "segmentWriteOutMediumFactory": {"type": "tmpFile"}, "handoffConditionTimeout": 1,
     "skipSequenceNumberAvailabilityCheck": True, "releaseLocksOnHandoff": True, "workerThreads": 2, "chatThreads": 2,
