@@ -151,7 +151,7 @@ def cast_stored(reference: str, stored: ColumnSpec | None, column: ColumnUse) ->
     nothing needs to change the bare reference is returned, so that filters still reach the file.
     """
     target = column.duckdb_type
-    if stored is None:
+    if stored is None or stored.untyped:
         return f"CAST(NULL AS {target})"
     if stored.is_sketch and target != "BLOB":
         # As Druid shows a sketch; no number is one.

@@ -14,6 +14,7 @@ from query.live import BoundTable
 from query.lookups.cache import LookupFile
 from query.mirror import MirroredChunk
 from query.model import FunctionUse, PlannedQuery, TableUse
+from query.native.aggregators_told import aggregators_of
 from query.native.plan import SegmentFact
 from query.runs import Run
 from query.session import Seen
@@ -215,6 +216,6 @@ def renamed(error: QueryError, named: Callable[[str], str]) -> QueryError:
 def _fact(segment: DataSegment) -> SegmentFact:
     interval = (segment.id.interval.start_ms, segment.id.interval.end_ms)
     schema = segment.schema
-    return SegmentFact(
-        str(segment.id), interval, segment.rows, segment.size_bytes, schema.rollup, schema.query_granularity.name
-    )
+    grain = schema.query_granularity.name
+    united = aggregators_of(schema)
+    return SegmentFact(str(segment.id), interval, segment.rows, segment.size_bytes, schema.rollup, grain, united)

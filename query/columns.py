@@ -42,6 +42,8 @@ def table_def(
 def _sql_type(column: ColumnSpec | None, is_multi: bool) -> SqlType:
     if column is None or column.name == TIME_COLUMN:
         return TIMESTAMP
+    if column.untyped:
+        return VARCHAR
     if column.type is ColumnType.COMPLEX:
         return SqlType("OTHER", element=column.complex_type)
     if column.type.element is not None:

@@ -20,6 +20,7 @@ _PLAIN: dict[ColumnType, pa.DataType] = {
 
 _ARRAY_ITEM = "element"
 _TYPE_KEY = b"siltstone.type"
+_UNTYPED = "UNTYPED"
 
 
 def arrow_type(column: ColumnSpec) -> pa.DataType:
@@ -49,9 +50,16 @@ def tagged(rows: pa.Table, schema: SegmentSchema) -> pa.Table:
     fields = []
     for field in rows.schema:
         column = schema.column(field.name)
-        plain = column is None or (column.type is not ColumnType.COMPLEX and column.type.element is None)
-        fields.append(field if column is None or plain else field.with_metadata({_TYPE_KEY: column.type_signature}))
+        fields.append(field if column is None else _tagged(field, column))
     return pa.Table.from_arrays(rows.columns, schema=pa.schema(fields))
+
+
+def _tagged(field: "pa.Field[Any]", column: ColumnSpec) -> "pa.Field[Any]":
+    if column.untyped:
+        return field.with_metadata({_TYPE_KEY: _UNTYPED})
+    if column.type is ColumnType.COMPLEX or column.type.element is not None:
+        return field.with_metadata({_TYPE_KEY: column.type_signature})
+    return field.remove_metadata()
 
 
 def column_of_field(field: "pa.Field[Any]") -> ColumnSpec:
@@ -64,6 +72,8 @@ def column_of_field(field: "pa.Field[Any]") -> ColumnSpec:
     if tag is None:
         return column_of(field.name, field.type)
     signature = tag.decode()
+    if signature == _UNTYPED:
+        return ColumnSpec(field.name, ColumnType.LONG, untyped=True)
     if signature.startswith("COMPLEX<"):
         return ColumnSpec(field.name, ColumnType.COMPLEX, complex_type=signature[8:-1])
     return ColumnSpec(field.name, ColumnType(signature))

@@ -67,7 +67,9 @@ _TYPES = frozenset(kind.value for kind in ColumnType)
 class ColumnSpec:
     """One column. ``multi_value`` (strings only): stored as a list, because some row has several values.
 
-    ``complex_type`` names what a COMPLEX column holds, as in Druid's ``COMPLEX<json>``.
+    ``complex_type`` names what a COMPLEX column holds, as in Druid's ``COMPLEX<json>``. ``untyped``: null in every
+    row, and of a type that values would tell; it is stored as LONG and gives way to any type. ``aggregator`` says how
+    values of a metric unite: the JSON text of Druid's combining aggregator without its names, "" where unknown.
     """
 
     name: str
@@ -75,6 +77,8 @@ class ColumnSpec:
     multi_value: bool = False
     kind: ColumnKind = "dimension"
     complex_type: str = ""
+    untyped: bool = False
+    aggregator: str = ""
 
     def __post_init__(self) -> None:
         # What a spill keeps for its merge is described too; a segment's own columns cannot be called so.
@@ -93,6 +97,11 @@ class ColumnSpec:
         return f"COMPLEX<{self.complex_type}>" if self.complex_type else self.type.value
 
     @property
+    def told_type(self) -> str:
+        """The type as users are told it: what only held nulls is a text, as in Druid."""
+        return ColumnType.STRING.value if self.untyped else self.type_signature
+
+    @property
     def is_sketch(self) -> bool:
         """Whether it holds bytes that only ``segments.sketch`` reads; null is an empty sketch."""
         return self.type is ColumnType.COMPLEX and self.complex_type != JSON
@@ -108,6 +117,10 @@ class ColumnSpec:
             value["multiValue"] = True
         if self.complex_type:
             value["complexType"] = self.complex_type
+        if self.untyped:
+            value["untyped"] = True
+        if self.aggregator:
+            value["aggregator"] = self.aggregator
         return value
 
     @classmethod
@@ -126,6 +139,8 @@ class ColumnSpec:
             multi_value=value.get("multiValue") is True,
             kind=kind,
             complex_type=str(value.get("complexType", "")),
+            untyped=value.get("untyped") is True,
+            aggregator=str(value.get("aggregator", "")),
         )
 
 
@@ -140,6 +155,9 @@ def wider(one: ColumnSpec, other: ColumnSpec) -> ColumnSpec:
     one is an array; nested data where one is nested. A sketch stays what it is."""
     if one == other or one.is_sketch or other.is_sketch or one.kind == "time":
         return one
+    if one.untyped or other.untyped:
+        known = other if one.untyped else one
+        return replace(known, name=one.name, kind=one.kind)
     if one.is_json or other.is_json:
         return replace(one, type=ColumnType.COMPLEX, complex_type=JSON, multi_value=False)
     inner = [column.type.element or column.type for column in (one, other)]

@@ -153,7 +153,7 @@ def _answer(spec: SupervisorSpec, batch: DecodedBatch, inputs: Sequence[list[Any
         places[key]["parsed"] = {c.name: _shown(c, shown[c.name]) for c in columns} | {
             name: places[key].get("input", {}).get(name) for name in raw
         }
-    types = [{"name": column.name, "type": column.type_signature} for column in columns]
+    types = [{"name": column.name, "type": column.told_type} for column in columns]
     names = [column.name for column in columns if column.name != TIME_COLUMN]
     return {
         "numRowsRead": read,

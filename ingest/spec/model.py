@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Protocol
 
+from ingest.spec.combining import combining
 from ingest.spec.json_path import Step
 from segments.expression.tree import Expression, columns_of
 from segments.filter.model import Filter
@@ -77,10 +78,14 @@ class Metric:
     @property
     def column(self) -> ColumnSpec:
         """The stored column."""
+        united = combining(self.type, self.sketch, self.max_bytes, self.time_field)
         if self.sketch is not None:
             complex_type = HYPER_UNIQUE if self.type == HYPER_UNIQUE else self.sketch.kind.value
-            return ColumnSpec(self.name, ColumnType.COMPLEX, kind="metric", complex_type=complex_type)
-        return ColumnSpec(self.name, _METRIC_COLUMNS.get(self.type_prefix, ColumnType.LONG), kind="metric")
+            return ColumnSpec(
+                self.name, ColumnType.COMPLEX, kind="metric", complex_type=complex_type, aggregator=united
+            )
+        stored = _METRIC_COLUMNS.get(self.type_prefix, ColumnType.LONG)
+        return ColumnSpec(self.name, stored, kind="metric", aggregator=united)
 
     @property
     def type_prefix(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from query.errors import InvalidQuery
+from query.native.aggregators_told import merged, strategy_of
 from query.native.granularity import ALL
 from query.native.grouping import Reading, reading
 from query.native.intervals import Interval, condensed, intervals_of, spelled
@@ -111,7 +112,9 @@ def segment_metadata(setting: Setting) -> Draft:
             items.append(f"{sql} AS {internal}")
             outputs.append(Output(f"{key} {name}", internal, type_))
     sql = f"SELECT {', '.join(items)} FROM {rows.sql}{where}"
-    shape = SegmentMetadataShape(columns, analyses, facts, query.flag("merge"))
+    strategy = strategy_of(query) if "aggregators" in analyses else ""
+    united = merged(facts, strategy) if strategy else None
+    shape = SegmentMetadataShape(columns, analyses, facts, query.flag("merge"), united)
     return Draft(sql, tuple(outputs), shape)
 
 
@@ -146,6 +149,9 @@ def _facts_sql(operand: Term, name: str, analyses: Sequence[str]) -> dict[str, t
     """What is computed of one column; lists of several values count by member, and a null is a value too."""
     missing = is_missing(operand) if operand.type.multi else f"({operand.sql} IS NULL)"
     nulls = "FALSE" if name == TIME_COLUMN else f"coalesce(bool_or({missing}), FALSE)"
+    if operand.type.duckdb == "BLOB":
+        # Nobody looks into sketches: one of nothing may be among them.
+        nulls = "TRUE"
     found: dict[str, tuple[str, SqlType]] = {"h": (nulls, BOOLEAN)}
     if operand.family is not Family.STRING:
         return found
@@ -167,6 +173,7 @@ class SegmentMetadataShape:
     analyses: tuple[str, ...]
     facts: Sequence[SegmentFact]
     merge: bool
+    aggregators: dict[str, Any] | None = None
 
     def pieces(self, rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
         """The body."""
@@ -211,7 +218,7 @@ class SegmentMetadataShape:
             "columns": columns,
             "size": sum(fact.bytes for fact in self.facts) if "size" in asked else 0,
             "numRows": count,
-            "aggregators": None,
+            "aggregators": self.aggregators,
             "projections": None,
             "timestampSpec": None,
             "queryGranularity": grains.pop() if "querygranularity" in asked and len(grains) == 1 else None,

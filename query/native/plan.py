@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -19,7 +19,10 @@ from query.sql.scope import Output
 
 @dataclass(frozen=True, slots=True)
 class SegmentFact:
-    """One published segment: its interval, and what its rows are like. ``bytes`` is the size of its file."""
+    """One published segment: its interval, and what its rows are like. ``bytes`` is the size of its file.
+
+    ``aggregators`` are the combining ones by the names of their metrics; None where the segment does not tell them.
+    """
 
     id: str
     interval: Interval
@@ -27,6 +30,7 @@ class SegmentFact:
     bytes: int
     rollup: bool
     query_granularity: str
+    aggregators: Mapping[str, dict[str, Any]] | None = None
 
 
 class NativeCatalogue(Catalogue, Protocol):

@@ -20,7 +20,7 @@ from query.model import ColumnUse, TableUse
 from segments.arrow_schema import column_of_field
 from segments.live import LiveAsk
 from segments.parquet.reader import read_footer
-from segments.schema import SegmentSchema
+from segments.schema import ColumnSpec, ColumnType, SegmentSchema
 from segments.sketch.answers import estimate
 from segments.sketch.merge import merge_values
 from segments.sketch.shape import SketchKind, SketchShape
@@ -156,6 +156,30 @@ def test_a_column_widens_from_batch_to_batch() -> None:
     for rows in both(spec, batches):
         # What came while the column held texts has become one.
         assert [row["a"] for row in rows] == [1, 2.5, "x", ["1", None], {"a": 1}, None, []]
+
+
+def test_a_discovered_field_that_was_only_null_is_a_text_until_a_value_tells_its_type() -> None:
+    declared = [{"type": "long", "name": "id"}]
+    spec = spec_of(schema_with(dimensions=declared, useSchemaDiscovery=True, includeAllDimensions=True))
+    batches = numbered([[{"a": None}], [{"a": None}], [{"a": 7}], [{"a": [1.5]}]])
+    for upto, type_, values in (
+        (2, "STRING", [None, None]),
+        (3, "LONG", [None, None, 7]),
+        (4, "ARRAY<DOUBLE>", [None, None, [7], [1.5]]),
+    ):
+        for rows in both(spec, batches[:upto]):
+            assert [row["a"] for row in rows] == values
+        with tempfile.TemporaryDirectory() as folder:
+            held_rows = held(Path(folder), spec)
+            for first, events in enumerate(batches[:upto]):
+                held_rows.append(1, [poll_of([json.dumps(event).encode() for event in events], first)])
+            stored = [read_footer(file.path).schema for file in merged(held_rows).files]
+        [told] = [column for column in use_of(spec, stored, []).columns if column.name == "a"]
+        assert told.type.druid == type_
+        # In another segment it may still be null: the one that knows tells the type.
+        untyped = SegmentSchema.of([ColumnSpec("a", ColumnType.LONG, untyped=True)])
+        [told] = [column for column in use_of(spec, [untyped, *stored], []).columns if column.name == "a"]
+        assert told.type.druid == type_
 
 
 ROLLED_UP: dict[str, Any] = {

@@ -157,13 +157,11 @@ class AutoType:
     """The type of an auto column, which only ever widens. For one thread."""
 
     def __init__(self) -> None:
-        self.column = ColumnSpec("x", ColumnType.LONG)
-        self._seen = False
+        self.column = ColumnSpec("x", ColumnType.LONG, untyped=True)
 
     def widen(self, values: Sequence[Any]) -> ColumnSpec:
         """The type that holds these values and all before."""
         found = type_of(values)
         if found is not None:
-            self.column = wider(self.column, found) if self._seen else found
-            self._seen = True
+            self.column = wider(self.column, found)
         return self.column

@@ -26,8 +26,9 @@ class Discoverer:
         self._non_finite = holds_non_finite(plan.schema.input_format)
 
     def read(self, documents: list[dict[str, Any]], hiding: Mapping[str, list[Any]]) -> Discovered:
-        """Every discovered column that holds a value here, with its reader, looking at each object, never at a sample.
+        """Every discovered column, with its reader, looking at each object, never at a sample.
 
+        Without types those that hold a value here, with types also null ones: values to come tell their type.
         ``hiding`` are values of transforms that take the place of a field of their name.
         """
         seen: dict[str, Source] = dict(self._plan.flattened)
@@ -40,7 +41,7 @@ class Discoverer:
             values = hiding[name] if name in hiding else [value_at(source, document) for document in documents]
             if not self._typed:
                 values = [value if _is_simple(value) else None for value in values]
-            if values.count(None) < len(values):
+            if self._typed or values.count(None) < len(values):
                 columns[name] = self._column(name, source, values)
         return columns
 

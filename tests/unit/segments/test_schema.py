@@ -11,7 +11,7 @@ from segments.data_segment import DataSegment
 from segments.errors import InvalidSchema, InvalidValue
 from segments.identity import DataSource, SegmentId
 from segments.interval import Granularity, Interval
-from segments.schema import ColumnSpec, ColumnType, SegmentSchema
+from segments.schema import ColumnSpec, ColumnType, SegmentSchema, wider
 
 CHANNEL = ColumnSpec("channel", ColumnType.STRING)
 TAGS = ColumnSpec("tags", ColumnType.STRING, multi_value=True)
@@ -122,3 +122,17 @@ def test_a_segment_shows_druids_payload() -> None:
         "size": 1234,
         "identifier": str(SEGMENT.id),
     }
+
+
+def test_a_column_without_values_gives_way_to_any_type() -> None:
+    nothing = ColumnSpec("a", ColumnType.LONG, untyped=True)
+    for kind in (ColumnType.STRING, ColumnType.LONG, ColumnType.DOUBLE, ColumnType.LONG_ARRAY):
+        known = ColumnSpec("a", kind)
+        assert wider(nothing, known) == wider(known, nothing) == known
+    assert wider(nothing, nothing) == nothing and nothing.told_type == "STRING"
+    assert ColumnSpec.from_json(nothing.to_json()) == nothing
+
+
+def test_a_metric_column_keeps_the_aggregator_that_unites_it() -> None:
+    metric = ColumnSpec("m", ColumnType.LONG, kind="metric", aggregator='{"type":"longSum"}')
+    assert ColumnSpec.from_json(json.loads(json.dumps(metric.to_json()))) == metric
