@@ -60,6 +60,12 @@ def table_of(name: str, folder: Path, state: str) -> tuple[TableDef, pa.Table]:
         rows.append(1, [poll_of(lines[first : first + 60], first)])
     chunks = chunks_of(rows, folder) if state == "live" else []
     files = [file.path for file in merged(rows).files] if state == "published" else []
+    return bound(posted, files, chunks)
+
+
+def bound(posted: dict[str, Any], files: list[Path], chunks: list[ChunkGroup]) -> tuple[TableDef, pa.Table]:
+    """The table that a spec declares over segments and live chunks, and its rows."""
+    name = parse_supervisor_spec(posted)[0].datasource
     groups = [FileGroup(read_footer(path).schema, (str(path),)) for path in files]
     stored, live = [group.schema for group in groups], [group.columns for group in chunks]
     table = table_def(name, declared_schema(json.dumps(posted).encode()), stored, live)
@@ -68,8 +74,7 @@ def table_of(name: str, folder: Path, state: str) -> tuple[TableDef, pa.Table]:
         for at, c in enumerate(table.columns)
     )
     relation = bind_table(TableUse("druid", name, "r", columns), groups, chunks)
-    connection = duckdb.connect(config={"threads": 1})
-    connection.execute("SET TimeZone = 'UTC'")
+    connection = _connection()
     for source in relation.arrow:
         # As a query's worker maps them.
         tables = [pa.ipc.open_stream(Path(path).read_bytes()).read_all() for path in source.paths]
@@ -77,6 +82,13 @@ def table_of(name: str, folder: Path, state: str) -> tuple[TableDef, pa.Table]:
         connection.register(source.name, taken.rename_columns([f"k{at}" for at in range(len(source.columns))]))
     selected = ", ".join(f"{quote(column.internal)} AS {quote(column.name)}" for column in columns)
     return table, connection.sql(f"SELECT {selected} FROM ({relation.sql})").to_arrow_table()
+
+
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
 
 
 def chunks_of(rows: Appenderator, folder: Path) -> list[ChunkGroup]:
