@@ -114,6 +114,7 @@ class StoreSystemTables:
                     "server_type": DRUID_TYPES.get(role, role),
                     "curr_size": node.detail.get("cacheBytes", 0),
                     "max_size": node.detail.get("cacheMaxBytes", 0),
+                    "storage_size": node.detail.get("cacheMaxBytes", 0),
                     "is_leader": int(role == "overlord" and leader is not None and leader.node == node.node),
                     "start_time": node.detail.get("started"),
                     "version": node.detail.get("version", siltstone.__version__),

@@ -14,6 +14,7 @@ from query.native.filters import filter_sql
 from query.native.request import Part
 from query.native.rows import Rows
 from query.native.sketches import AGGREGATORS, finalized, sketch_sql
+from query.sql.bloom import BLOOM_TYPE, bloom_sql
 from query.sql.casts import as_number, as_string, cast_to
 from query.sql.sketches import sketch_type
 from query.sql.term import Term
@@ -25,7 +26,7 @@ _SIMPLE = re.compile(r"(long|double|float|string)(Sum|Min|Max|First|Last|Any|Mea
 _OLD_NAMES = {"min": "doubleMin", "max": "doubleMax"}
 _OF_NUMBERS = ("Sum", "Min", "Max", "Mean")
 _NOT_BUILT = re.compile(
-    r".*Sketch.*|javascript|approxHistogram(Fold)?|fixedBucketsHistogram|bloom|spectatorHistogram|"
+    r".*Sketch.*|javascript|approxHistogram(Fold)?|fixedBucketsHistogram|spectatorHistogram|"
     r"momentSketchMerge|sqlFirst|.*Distinct.*|.*FirstFold|.*LastFold"
 )
 
@@ -72,8 +73,8 @@ def aggregate(rows: Rows, part: Part, conditions: list[str]) -> Aggregate:
         return Aggregate(name, variance_sql(rows, part, suffix), DOUBLE)
     if kind in ("timeMin", "timeMax"):
         return Aggregate(name, extreme_time_sql(rows, part, suffix), BIGINT)
-    if kind == "expression":
-        return Aggregate(name, *fold(rows, part, suffix))
+    if kind in _FOLDS:
+        return Aggregate(name, *_FOLDS[kind](rows, part, suffix))
     if kind in AGGREGATORS:
         return _sketch(rows, part, AGGREGATORS[kind], suffix)
     match = _SIMPLE.fullmatch(kind)
@@ -82,6 +83,15 @@ def aggregate(rows: Rows, part: Part, conditions: list[str]) -> Aggregate:
         raise part.unsupported("the aggregator") if _NOT_BUILT.fullmatch(kind) else part.unknown_type("aggregator")
     type_ = _NUMBERS.get(match[1], VARCHAR)
     return rule(_Call(rows, part, name, match[2], type_, suffix))
+
+
+def _bloom(rows: Rows, part: Part, suffix: str) -> tuple[str, SqlType]:
+    field = dimension_of(rows, part.get("field"), part.at("field")).term
+    entries = part.whole("maxNumEntries", 1_500, 1) or 1_500
+    return bloom_sql(rows.session, field, entries, suffix, part.path), BLOOM_TYPE
+
+
+_FOLDS: dict[str, Callable[[Rows, Part, str], tuple[str, SqlType]]] = {"expression": fold, "bloom": _bloom}
 
 
 def _sketch(rows: Rows, part: Part, kind: SketchKind, suffix: str) -> Aggregate:

@@ -6,6 +6,7 @@ from query.errors import InvalidQuery, UnsupportedQuery
 from query.native.expressions import FUNCTIONS, Compiler, function, named_type
 from query.native.rows import call, plain
 from query.sql import term as t
+from query.sql.bloom import held_sql
 from query.sql.casts import as_long, as_number, as_string, cast_to
 from query.sql.comparison import compare, like
 from query.sql.frame import Frame, per_member
@@ -234,6 +235,12 @@ def _strpos(compiler: Compiler, tree: Call) -> Term:
     start = as_long(from_[0]).sql
     rest = f"strpos(substring({sides[0]}, {start} + 1), {sides[1]})"
     return t.expression(f"CASE WHEN {rest} > 0 THEN {rest} + {start} - 1 ELSE -1 END", INTEGER)
+
+
+@function("bloom_filter_test")
+def _bloom_filter_test(compiler: Compiler, tree: Call) -> Term:
+    operand, filter_ = _values(compiler, tree)
+    return held_sql(compiler.session, operand, filter_.value, "bloom_filter_test")
 
 
 @function("like")

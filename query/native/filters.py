@@ -14,6 +14,7 @@ from query.native.ordering import known_order, sort_key
 from query.native.request import Part
 from query.native.rows import Rows, call, constant, time_within
 from query.sql import term as t
+from query.sql.bloom import held_sql
 from query.sql.casts import as_number, as_string, cast_to
 from query.sql.comparison import compare, is_in, like
 from query.sql.frame import Frame
@@ -48,7 +49,7 @@ def filter_sql(rows: Rows, part: Part, depth: int = 0) -> str:
         return f"(NOT {filter_sql(rows, part.part('field'), depth + 1)})"
     if kind in ("true", "false"):
         return kind.upper()
-    if kind in ("javascript", "spatial", "bloom"):
+    if kind in ("javascript", "spatial"):
         raise part.unsupported("the filter")
     rule = _RULES.get(kind)
     if rule is None:
@@ -95,6 +96,11 @@ def _like_operand(operand: Term, value: Any) -> Term:
         except ValueError:
             pass
     return constant(value)
+
+
+def _bloom(rows: Rows, part: Part) -> str:
+    name = part.at("bloomKFilter")
+    return held_sql(rows.session, _operand(rows, part), part.text("bloomKFilter"), name).sql
 
 
 def _null(rows: Rows, part: Part) -> str:
@@ -250,6 +256,7 @@ def _array_contains(rows: Rows, part: Part) -> str:
 
 
 _RULES: dict[str, _Rule] = {
+    "bloom": _bloom,
     "selector": _selector,
     "extraction": _selector,
     "null": _null,

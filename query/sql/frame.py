@@ -30,13 +30,11 @@ ARITIES: dict[str, tuple[int, int]] = {}
 AGGREGATES: set[str] = set()
 WINDOW_ONLY: set[str] = set()
 REFUSED = {
-    "BLOOM_FILTER": "use IN (SELECT …), or DS_THETA and THETA_SKETCH_INTERSECT",
-    "BLOOM_FILTER_TEST": "use IN (SELECT …), or DS_THETA and THETA_SKETCH_INTERSECT",
-    "TDIGEST_GENERATE_SKETCH": "use DS_QUANTILES_SKETCH",
-    "SPECTATOR_COUNT": "use DS_QUANTILES_SKETCH and COUNT",
-    "SPECTATOR_PERCENTILE": "use APPROX_QUANTILE_DS",
+    "TDIGEST_GENERATE_SKETCH": "it comes with a community extension of Druid; use DS_QUANTILES_SKETCH",
+    "SPECTATOR_COUNT": "it comes with a community extension of Druid; use COUNT",
+    "SPECTATOR_PERCENTILE": "it comes with a community extension of Druid; use APPROX_QUANTILE_DS",
 }
-"""Functions of Druid that are not built, each with what to use instead."""
+"""Functions of Druid's community extensions that are not built, each with what to use instead."""
 MANY = 1_000
 
 

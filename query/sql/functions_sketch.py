@@ -132,7 +132,7 @@ _at_points("DS_CDF", "sketch_cdf", 2, MANY)
 _at_points("DS_HISTOGRAM", "sketch_histogram", 2, MANY)
 
 
-@function("DECODE_BASE64_COMPLEX", least=2)
+@function("DECODE_BASE64_COMPLEX", "COMPLEX_DECODE_BASE64", least=2)
 def _decode(frame: Frame, arguments: Arguments) -> Term:
     name = constant_text(frame.term(arguments[0]), "the type in DECODE_BASE64_COMPLEX")
     kind = kind_of(name)

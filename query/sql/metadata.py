@@ -10,13 +10,23 @@ import pyarrow as pa
 from query.errors import UnknownName
 from query.model import TableUse
 from query.sql.catalogue import LOOKUP_COLUMNS, Catalogue, ColumnDef, TableDef
-from query.sql.frame import AGGREGATES, FUNCTIONS
+from query.sql.frame import AGGREGATES, ARITIES, FUNCTIONS, MANY
 from query.sql.types import BIGINT, VARCHAR, Family, SqlType
+from query.sql.windows import WINDOW_ARITIES, WINDOW_NAMES
 
 Row = Mapping[str, object]
 _JDBC_TYPES = {"BIGINT": -5, "DOUBLE": 8, "FLOAT": 6, "VARCHAR": 12, "TIMESTAMP": 93, "ARRAY": 2003, "OTHER": 1111}
 _ARROW = {Family.STRING: pa.string(), Family.LONG: pa.int64()}
-_KEYWORD_FUNCTIONS = ("CAST", "CEIL", "EXTRACT", "FLOOR", "SUBSTRING", "TRIM", "CURRENT_TIMESTAMP", "CURRENT_DATE")
+_KEYWORD_FUNCTIONS = {
+    "CAST": "CAST(expr AS type)",
+    "CEIL": "CEIL(expr [TO unit])",
+    "EXTRACT": "EXTRACT(unit FROM expr)",
+    "FLOOR": "FLOOR(expr [TO unit])",
+    "SUBSTRING": "SUBSTRING(expr, expr, [expr])",
+    "TRIM": "TRIM([[BOTH | LEADING | TRAILING] [expr] FROM] expr)",
+    "CURRENT_TIMESTAMP": "CURRENT_TIMESTAMP",
+    "CURRENT_DATE": "CURRENT_DATE",
+}
 
 
 class SystemTables(Protocol):
@@ -61,15 +71,15 @@ INFORMATION_SCHEMA = {
 SYS = {
     "segments": _columns(
         "segment_id datasource start end size version partition_num num_replicas num_rows is_active is_published "
-        "is_available is_realtime is_overshadowed shard_spec dimensions metrics "
+        "is_available is_realtime is_overshadowed shard_spec dimensions metrics projections "
         "last_compaction_state replication_factor",
         "size partition_num num_replicas num_rows is_active is_published is_available is_realtime is_overshadowed "
         "replication_factor",
     ),
     "servers": _columns(
-        "server host plaintext_port tls_port server_type tier curr_size max_size is_leader start_time version "
-        "build_revision labels available_processors total_memory",
-        "plaintext_port tls_port curr_size max_size is_leader available_processors total_memory",
+        "server host plaintext_port tls_port server_type tier curr_size max_size storage_size is_leader start_time "
+        "version build_revision labels available_processors total_memory",
+        "plaintext_port tls_port curr_size max_size storage_size is_leader available_processors total_memory",
     ),
     "server_segments": _columns("server segment_id"),
     "server_properties": _columns("server service_name node_roles property value"),
@@ -170,11 +180,22 @@ def _column_row(position: int, column: ColumnDef) -> dict[str, object]:
 
 
 def _routines() -> Iterator[Row]:
-    for name in sorted({*FUNCTIONS, *_KEYWORD_FUNCTIONS}):
+    for name in sorted({*FUNCTIONS, *_KEYWORD_FUNCTIONS, *WINDOW_NAMES}):
         yield {
             "ROUTINE_CATALOG": "druid",
             "ROUTINE_SCHEMA": "INFORMATION_SCHEMA",
             "ROUTINE_NAME": name,
             "ROUTINE_TYPE": "FUNCTION",
             "IS_AGGREGATOR": "YES" if name in AGGREGATES else "NO",
+            "SIGNATURES": _signature(name),
         }
+
+
+def _signature(name: str) -> str:
+    """How it is called, in Druid's quotes: what may be left out in brackets."""
+    if name in _KEYWORD_FUNCTIONS:
+        return f"'{_KEYWORD_FUNCTIONS[name]}'"
+    least, most = ARITIES[name] if name in ARITIES else WINDOW_ARITIES[name]
+    given = ["expr"] * least
+    given += ["[expr, ...]"] if most >= MANY else ["[expr]"] * (most - least)
+    return f"'{name}({', '.join(given)})'"

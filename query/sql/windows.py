@@ -20,7 +20,8 @@ _RANKS = {
     "CUME_DIST": DOUBLE,
 }
 _VALUES = {"LAG": 2, "LEAD": 2, "FIRST_VALUE": 1, "LAST_VALUE": 1}
-WINDOW_NAMES = (*_RANKS, *_VALUES, "NTILE")
+WINDOW_ARITIES = dict.fromkeys(_RANKS, (0, 0)) | {name: (1, most) for name, most in _VALUES.items()} | {"NTILE": (1, 1)}
+WINDOW_NAMES = tuple(WINDOW_ARITIES)
 _SIDES = {"PRECEDING", "FOLLOWING"}
 
 

@@ -30,13 +30,21 @@ json_keys 2, json_merge 1 *, json_object 0 *, json_paths 1, json_query 2, json_q
 parse_json 1, to_json_string 1, try_parse_json 1
 ipv4_match 2, ipv4_parse 1, ipv4_stringify 1, ipv6_match 2
 hyper_unique_estimate 1, hyper_unique_round_estimate 1, hll_sketch_estimate 1 2, theta_sketch_estimate 1
+bloom_filter_test 2
 """
 
 LAMBDA_FIRST = frozenset({"all", "any", "cartesian_fold", "cartesian_map", "filter", "fold", "map"})
 """Functions whose first argument is a lambda; no other takes one."""
 
 QUERY_ONLY = frozenset(
-    {"lookup", "hyper_unique_estimate", "hyper_unique_round_estimate", "hll_sketch_estimate", "theta_sketch_estimate"}
+    {
+        "bloom_filter_test",
+        "lookup",
+        "hyper_unique_estimate",
+        "hyper_unique_round_estimate",
+        "hll_sketch_estimate",
+        "theta_sketch_estimate",
+    }
 )
 """Functions that only a query has: lookups, and sketches as values."""
 

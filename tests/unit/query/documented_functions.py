@@ -43,6 +43,8 @@ class Documented:
 
 F = Documented
 EXACT = "exact where Druid estimates"
+FILTER = "BAAAAAgAAQAAAAQAQAAgAQAAAAABAAAEAAAAAAAAAAAAAAAAAAACAAAAAAAAAEAAAAQgAAAAAAAAAAAACAAQAAgAAAEA"
+"""1, 2, 3 and 4 as longs."""
 AGGREGATES = [
     F("ANY_VALUE", "ANY_VALUE(n) FILTER (WHERE n = 3)", 3),
     F("APPROX_COUNT_DISTINCT", "APPROX_COUNT_DISTINCT(s)", 2, EXACT),
@@ -58,7 +60,7 @@ AGGREGATES = [
     F("BIT_AND", "BIT_AND(n) FILTER (WHERE n > 2 AND n <> 4)", 3, "Druid's begins at 0 and so is always 0"),
     F("BIT_OR", "BIT_OR(n)", 7),
     F("BIT_XOR", "BIT_XOR(n)", 4),
-    F("BLOOM_FILTER", "BLOOM_FILTER(n, 100)", UnsupportedQuery, told="IN (SELECT"),
+    F("BLOOM_FILTER", "BLOOM_FILTER(n, 10)", f'"{FILTER}"'),
     F("COUNT", "COUNT(s)", 3),
     F("DS_HLL", "HLL_SKETCH_ESTIMATE(DS_HLL(n), TRUE)", 4.0),
     F("DS_QUANTILES_SKETCH", "DS_GET_QUANTILE(DS_QUANTILES_SKETCH(n, 64), 1)", 4.0),
@@ -71,15 +73,15 @@ AGGREGATES = [
     F("LATEST_BY", "LATEST_BY(n, MILLIS_TO_TIMESTAMP(-n))", 1),
     F("MAX", "MAX(d)", 3.5),
     F("MIN", "MIN(d)", 0.5),
-    F("SPECTATOR_COUNT", "SPECTATOR_COUNT(n)", UnsupportedQuery, told="DS_QUANTILES_SKETCH"),
-    F("SPECTATOR_PERCENTILE", "SPECTATOR_PERCENTILE(n, 50)", UnsupportedQuery, told="APPROX_QUANTILE_DS"),
+    F("SPECTATOR_COUNT", "SPECTATOR_COUNT(n)", UnsupportedQuery, told="community extension"),
+    F("SPECTATOR_PERCENTILE", "SPECTATOR_PERCENTILE(n, 50)", UnsupportedQuery, told="community extension"),
     F("STDDEV", "STDDEV(n)", 1.2909944487358056),
     F("STDDEV_POP", "STDDEV_POP(n)", 1.118033988749895),
     F("STDDEV_SAMP", "STDDEV_SAMP(n)", 1.2909944487358056),
     F("STRING_AGG", "STRING_AGG(DISTINCT s, '-')", "a-b"),
     F("LISTAGG", "LISTAGG(DISTINCT s, '-')", "a-b"),
     F("SUM", "SUM(n)", 10, "beyond 64 bits exact where Druid's wraps"),
-    F("TDIGEST_GENERATE_SKETCH", "TDIGEST_GENERATE_SKETCH(n)", UnsupportedQuery, told="DS_QUANTILES_SKETCH"),
+    F("TDIGEST_GENERATE_SKETCH", "TDIGEST_GENERATE_SKETCH(n)", UnsupportedQuery, told="community extension"),
     F("TDIGEST_QUANTILE", "TDIGEST_QUANTILE(n, 0.5)", 2.5, EXACT),
     F("VARIANCE", "VARIANCE(n)", 1.6666666666666667),
     F("VAR_POP", "VAR_POP(n)", 1.25),
@@ -206,7 +208,7 @@ TIMES = [
     F("TIME_SHIFT", f"TIME_SHIFT({T}, 'P1Y', 1)", "2025-02-28T12:34:56.000Z"),
 ]
 CHOICES = [
-    F("BLOOM_FILTER_TEST", "BLOOM_FILTER_TEST(n, 'x')", UnsupportedQuery, told="IN (SELECT"),
+    F("BLOOM_FILTER_TEST", f"BLOOM_FILTER_TEST(n, '{FILTER}')", True),
     F("CASE", "CASE n WHEN 1 THEN 'one' ELSE 'more' END", "one"),
     F("CAST", "CAST('1e3' AS BIGINT)", 1000),
     F("COALESCE", "COALESCE(NULL, 'a')", "a"),

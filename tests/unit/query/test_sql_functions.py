@@ -8,9 +8,44 @@ from pathlib import Path
 import pytest
 
 from query.errors import UnsupportedQuery
+from query.sql.frame import AGGREGATES, FUNCTIONS, REFUSED
+from query.sql.windows import WINDOW_NAMES
 from tests.unit.query.documented_functions import DOCUMENTED, FAMILIES, ROWS, WINDOWS, Documented
 from tests.unit.query.rows import ask, planned
 
+LIST = Path(__file__).parent / "druid_functions.txt"
+SYNTAX = {
+    "ARRAY[]",
+    "CASE",
+    "CAST",
+    "CEIL",
+    "CURRENT_DATE",
+    "CURRENT_TIMESTAMP",
+    "EXTRACT",
+    "FLOOR",
+    "SUBSTRING",
+    "TRIM",
+    "UNNEST",
+}
+"""Read by the parser, not called by name."""
+OTHER_NAMES = {
+    "CEILING",
+    "COMPLEX_DECODE_BASE64",
+    "DATEADD",
+    "DATEDIFF",
+    "DAYOFMONTH",
+    "DAYOFWEEK",
+    "DAYOFYEAR",
+    "HOUR",
+    "MINUTE",
+    "MONTH",
+    "QUARTER",
+    "SECOND",
+    "SIGN",
+    "WEEK",
+    "YEAR",
+}
+"""Druid's planner knows these; its pages do not name them."""
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "sql-functions.md"
 
 
@@ -34,6 +69,26 @@ def test_a_documented_function_gives_its_answer_or_is_refused_by_name(one: Docum
         assert found == pytest.approx(one.answer, rel=1e-9)
     else:
         assert found == one.answer and type(found) is type(one.answer)
+
+
+def listed() -> set[str]:
+    lines = LIST.read_text(encoding="utf-8").splitlines()
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def test_the_table_has_each_function_of_druids_pages_once() -> None:
+    names = [one.name for one in DOCUMENTED]
+    assert len(names) == len(set(names))
+    assert set(names) == listed()
+
+
+def test_what_works_is_registered_and_what_is_registered_is_documented_or_a_known_other_name() -> None:
+    plain = {one.name.split(" (")[0] for one in DOCUMENTED if one.status != "refused"}
+    refused = {one.name for one in DOCUMENTED if one.status == "refused"}
+    known = {*FUNCTIONS, *AGGREGATES, *WINDOW_NAMES}
+    assert plain - known == SYNTAX
+    assert known - plain == OTHER_NAMES
+    assert refused == set(REFUSED) and not refused & known
 
 
 def test_the_page_about_functions_says_of_each_what_its_test_shows() -> None:

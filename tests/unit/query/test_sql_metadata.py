@@ -73,6 +73,16 @@ def test_stored_and_system_tables_are_listed() -> None:
 def test_every_function_is_a_routine() -> None:
     query = "SELECT IS_AGGREGATOR, COUNT(*) > 10 FROM INFORMATION_SCHEMA.ROUTINES GROUP BY 1 ORDER BY 1"
     assert told(query) == [["NO", True], ["YES", True]]
+    asked = (
+        "SELECT SIGNATURES FROM INFORMATION_SCHEMA.ROUTINES WHERE ROUTINE_NAME IN ('LPAD', 'CONCAT', 'RANK', 'CAST')"
+    )
+    assert told(asked + " ORDER BY ROUTINE_NAME") == [
+        ["'CAST(expr AS type)'"],
+        ["'CONCAT(expr, [expr, ...])'"],
+        ["'LPAD(expr, expr, [expr])'"],
+        ["'RANK()'"],
+    ]
+    assert told("SELECT COUNT(*) FROM INFORMATION_SCHEMA.ROUTINES WHERE SIGNATURES IS NULL") == [[0]]
 
 
 @pytest.mark.parametrize("name", ["sys.segment", "INFORMATION_SCHEMA.tables", "information_schema.TABLES", "lookup.x"])
