@@ -172,11 +172,12 @@ def seal_sequence(
     """An open sequence with its end saved, and its successor (None: the partitions are released).
 
     The successor counts as assigned from the start when a worker has an attempt of the group: it reads on
-    into it without being told by another start command (PR-7).
+    into it without being told by another start command (PR-7). StoreConflict: its start has moved past ``end`` (PR-9).
     """
     assert record.state is SequenceState.OPEN
     assert end.keys() == record.start.keys(), f"end {end} names other partitions than {record.start}"
-    assert end.reached(record.start), f"end {end} lies below start {record.start}"
+    if not end.reached(record.start):
+        raise StoreConflict(f"sequence {record.ref.name} starts at {record.start} now, its end cannot be {end}")
     state = SequenceState.CLOSED_EMPTY if end == record.start else SequenceState.SEALED
     sealed = replace(record, state=state, end=end, released=following is None)
     if following is None:

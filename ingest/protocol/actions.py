@@ -34,7 +34,8 @@ class TaskHeartbeat:
     """At most a second apart (PR-7): what the task has read, holds and is doing.
 
     ``positions`` belong to the open sequence ``sequence``; ``behind`` says that an earlier one is not
-    read to its saved end yet, so that they prove nothing about its rows. ``status`` is a word for people
+    read to its saved end yet, so that they prove nothing about its rows; ``read`` is where it reads on, per
+    partition, over all sequences (None from a task of an older version). ``status`` is a word for people
     (reading, cannot_read with its reason in ``detail``, paused, back_pressure, publishing, stopping).
     ``counters`` are totals since the attempt started (processed, processedWithError, thrownAway,
     unparseable, ...).
@@ -56,6 +57,7 @@ class TaskHeartbeat:
     detail: str | None = None
     parse_errors: tuple[dict[str, Any], ...] = ()
     behind: bool = False
+    read: OffsetMap | None = None
     parse_exceptions: dict[int, int] = field(default_factory=dict)
     table: str = ""
     published_version: int = 0

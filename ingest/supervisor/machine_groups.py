@@ -27,7 +27,7 @@ from ingest.supervisor.messages import (
     VoidSequences,
 )
 from ingest.supervisor.state import Group, PendingReset, Replica
-from ingest.supervisor.stream_faults import stream_fault
+from ingest.supervisor.stream_faults import held_through, stream_fault
 
 
 class GroupRules(ReplicaRules):
@@ -120,13 +120,7 @@ class GroupRules(ReplicaRules):
         """
         if self.offsets is None:
             return
-        held = [
-            replica.attempt.positions
-            for group in self.groups.values()
-            for replica in group.replicas.values()
-            if replica.attempt.positions_sequence in group.sequences  # else published, or void: held in vain
-        ]
-        held += [record.start for group in self.groups.values() for record in group.in_order()[:1]]
+        held = held_through(self.offsets.committed, self.groups.values())
         fault = stream_fault(self.config.topic, self.offsets, held, seen)
         self.health.named = None if fault is None else fault.reason
         if fault is not None and self.config.reset_automatically and not self.resets:
@@ -310,18 +304,13 @@ class GroupRules(ReplicaRules):
     def advance_resets(self) -> list[Command]:
         """Moves offsets when what was read is published, or when its deadline has passed (PR-24)."""
         commands: list[Command] = []
+        self._keep_what_is_held()
         for reset in list(self.resets):
             holders = [g for g in self.groups.values() if not g.is_done and set(g.partitions) & set(reset.moves)]
             waits = bool(holders) and self.now_ms < reset.deadline_ms
             if reset.resetting or waits or self.offsets is None:
                 continue
-            moves = reset.moves
-            if reset.forwards:
-                moves = OffsetMap((p, o) for p, o in moves.items() if o > self.offsets.committed.get(p, -1))
-            if not moves:
-                self.resets.remove(reset)  # everything was read after all
-                continue
-            reset.resetting = True
+            reset.resetting, moves = True, reset.moves
             lost = {name: range_ for group in holders for name, range_ in self._ranges(group).items()}
             before = OffsetMap((p, o) for p, o in self.offsets.committed.items() if p in moves)
             detail = {"moves": moves.to_json(), "from": before.to_json(), "reason": reset.reason, "voided": lost}
@@ -329,6 +318,16 @@ class GroupRules(ReplicaRules):
             self.rested = False
             commands.append(ResetOffsets(moves, reset.topic_id, audit, reset.wish))
         return commands
+
+    def _keep_what_is_held(self) -> None:
+        """A restarted task may still hold what nobody seemed to hold: then nothing of it is moved."""
+        unheld = [reset for reset in self.resets if reset.forwards and not reset.resetting]
+        if not unheld or self.offsets is None:
+            return
+        held = held_through(self.offsets.committed, self.groups.values())
+        for reset in unheld:
+            reset.moves = OffsetMap((p, o) for p, o in reset.moves.items() if o > held.get(p, -1))
+        self.resets = [reset for reset in self.resets if reset.moves]
 
     def rest(self) -> list[Command]:
         """Suspended, terminated, stopped or idle with nothing left to publish: raises the epochs, so that no query

@@ -142,6 +142,7 @@ class ReplicaRules(RoundRules):
             heartbeat_ms=self.wall_ms,
         )
         replica.behind = event.beat.behind
+        replica.read = event.beat.read
         self.note_stopping(replica, event.beat)
         return []
 

@@ -34,6 +34,7 @@ class Replica:
     left: bool = False  # ... and it knows
     stop_ms: int = 0
     behind: bool = True
+    read: OffsetMap | None = None  # where it reads on, as it last said
     claimed: bool = False  # it was told to be placed before all others (PR-12)
     freed: bool = False  # it counts against no capacity any more
 
@@ -49,6 +50,16 @@ class Replica:
     def runs(self) -> bool:
         """Whether commands can reach it."""
         return not self.ending and self.attempt.state in (AttemptState.RUNNING, AttemptState.STOPPING)
+
+    def read_of(self, record: SequenceRecord, partition: int) -> int:
+        """How far it has read this range of its group; before its first word, by what is stored of it."""
+        start = record.start[partition]
+        if self.read is not None:
+            return self.read.get(partition, start)
+        number = self.attempt.positions_sequence
+        if number > record.ref.number and record.end is not None:
+            return record.end[partition]
+        return self.attempt.positions.get(partition, start) if number == record.ref.number else start
 
     def reached(self, other: Replica) -> bool:
         """Whether it has read at least as far as ``other`` last reported. Standing at the start of the

@@ -6,12 +6,15 @@ skipped over (design part 7).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ingest.metadata.records import StreamOffsets
 from ingest.offsets import OffsetMap
+from ingest.protocol import SequenceRecord
 from ingest.supervisor.messages import StreamSeen
+from ingest.supervisor.state import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +27,11 @@ class StreamFault:
     expired: bool = False
 
 
-def stream_fault(topic: str, stored: StreamOffsets, held: Iterable[OffsetMap], seen: StreamSeen) -> StreamFault | None:
+def stream_fault(topic: str, stored: StreamOffsets, held: OffsetMap, seen: StreamSeen) -> StreamFault | None:
     """What is wrong between the committed offsets and the stream, the gravest first; None when nothing is.
 
-    ``held`` are positions of live attempts: records they have read need not be in the stream any more.
+    ``held`` says how far live attempts hold what was read (``held_through``): records below need not be in the
+    stream any more.
     """
     if stored.topic_id is not None and seen.topic_id is not None and stored.topic_id != seen.topic_id:
         return StreamFault(
@@ -43,15 +47,11 @@ def stream_fault(topic: str, stored: StreamOffsets, held: Iterable[OffsetMap], s
             f"{offset}: the log was truncated; reset the partition's offset to read on",
             seen.log_starts.restrict(beyond),
         )
-    return _expired(topic, stored, list(held), seen)
+    return _expired(topic, held, seen)
 
 
-def _expired(topic: str, stored: StreamOffsets, held: list[OffsetMap], seen: StreamSeen) -> StreamFault | None:
-    gone: dict[int, int] = {}
-    for partition, committed in stored.committed.items():
-        reached = max([committed, *(positions.get(partition, 0) for positions in held)])
-        if reached < seen.log_starts.get(partition, 0):
-            gone[partition] = reached
+def _expired(topic: str, held: OffsetMap, seen: StreamSeen) -> StreamFault | None:
+    gone = {p: reached for p, reached in held.items() if reached < seen.log_starts.get(p, 0)}
     if not gone:
         return None
     partition, reached = next(iter(gone.items()))
@@ -61,3 +61,29 @@ def _expired(topic: str, stored: StreamOffsets, held: list[OffsetMap], seen: Str
         seen.log_starts.restrict(gone),
         expired=True,
     )
+
+
+def held_through(committed: OffsetMap, groups: Iterable[Group]) -> OffsetMap:
+    """Per partition, how far everything is published or held by a live attempt without a break (PR-17).
+
+    Walks each partition's unpublished ranges in order. A range counts as far as attempts of its own group have
+    read it: whoever reads on behind it holds nothing of it. ``committed`` may be older than where the first
+    range starts.
+    """
+    chains: defaultdict[int, list[tuple[Group, SequenceRecord]]] = defaultdict(list)
+    for group in sorted(groups, key=lambda group: group.epoch):
+        for record in group.in_order():
+            for partition in record.start:
+                chains[partition].append((group, record))
+    return OffsetMap((p, _reached(p, offset, chains[p])) for p, offset in committed.items())
+
+
+def _reached(partition: int, committed: int, chain: Sequence[tuple[Group, SequenceRecord]]) -> int:
+    reached = max(committed, chain[0][1].start[partition]) if chain else committed
+    for group, record in chain:
+        read = [replica.read_of(record, partition) for replica in group.replicas.values() if not replica.ending]
+        furthest = max([reached, *read])
+        if record.end is None or furthest < record.end[partition]:
+            return furthest
+        reached = max(reached, record.end[partition])
+    return reached

@@ -48,6 +48,7 @@ class TaskView:
     sequences: tuple[tuple[SequenceRecord, OffsetMap, SequencePhase, int], ...]
     detail: str
     behind: bool
+    read: OffsetMap
     parse_exceptions: dict[int, int]
 
 
@@ -166,6 +167,7 @@ class TaskState:
             tuple((s.record, s.position, s.phase, s.version) for s in self.in_order()),
             self.detail,
             self.is_behind,
+            self.positions() if self.sequences else self.last_positions,
             {s.number: s.totals.parse_exceptions for s in self.in_order() if s.phase is not SequencePhase.PUBLISHED},
         )
 

@@ -53,6 +53,7 @@ def compose_heartbeat(
         detail=stream_error or view.detail or None,
         parse_errors=rows.parse_errors()[:PARSE_ERRORS_TOLD],
         behind=view.behind,
+        read=view.read,
         parse_exceptions=view.parse_exceptions,
         table=table,
         published_version=max([view.dropped_through, *(version for *_, version in view.sequences)]),

@@ -199,11 +199,11 @@ class Checks:
     def unfinished(self) -> str | None:
         """LV-1: everything is published and answered; what is not, in words."""
         world = self.world
+        if world.store.state.supervisors[world.supervisor].desired is DesiredState.TERMINATED:
+            return self._not_ended()
         stream = world.store.state.streams.get((world.supervisor, world.topic_name))
         if stream is None:
             return "LV-1 no offsets were ever stored"
-        if world.store.state.supervisors[world.supervisor].desired is DesiredState.TERMINATED:
-            return self._not_ended()
         if self.is_crossed(world.store.state.supervisors[world.supervisor].version):
             return self._not_ended() or world.cure()
         for p, end in sorted(world.topic.ends.items()):
@@ -213,6 +213,8 @@ class Checks:
 
     def _not_answered(self) -> str | None:
         world = self.world
+        if (world.supervisor, world.topic_name) not in world.store.state.streams:
+            return None  # ended before its first offsets were stored: there is no table
         version = world.store.table_versions()[world.table]
         for node in world.nodes:
             if node.answered is None or node.answered.version != version:

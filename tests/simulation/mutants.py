@@ -5,12 +5,20 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from tests.simulation import mutants_reader, mutants_scaling, mutants_store, mutants_supervisor, mutants_task
+from tests.simulation import (
+    mutants_reader,
+    mutants_scaling,
+    mutants_store,
+    mutants_stream,
+    mutants_supervisor,
+    mutants_task,
+)
 from tests.simulation.mutation import Mutant, catches
 
 MUTANTS: list[Mutant] = [
     *mutants_task.MUTANTS,
     *mutants_supervisor.MUTANTS,
+    *mutants_stream.MUTANTS,
     *mutants_store.MUTANTS,
     *mutants_scaling.MUTANTS,
     *mutants_reader.MUTANTS,

@@ -216,54 +216,12 @@ def _never_waits(machine: Any, group: Any) -> bool:
     return False
 
 
-def _names_only(machine: Any, seen: Any) -> None:
-    """What expired is named and never moved, whatever the spec says."""
-    machine.config, config = replace(machine.config, reset_automatically=False), machine.config
-    _judge_stream(machine, seen)
-    machine.config = config
-
-
-_judge_stream = Groups._judge_stream
-
-
-def _moves_all(machine: Any, seen: Any) -> None:
-    """An automatic reset moves what it was planned for, wherever that stands by then."""
-    _judge_stream(machine, seen)
-    for reset in machine.resets:
-        reset.forwards = False
-
-
-def _judge_by_present_readers(machine: Any, seen: Any) -> None:
-    """Where unpublished sequences start does not count as held."""
-    groups, machine.groups = machine.groups, {}
-    _judge_stream(machine, seen)
-    machine.groups = groups
-
-
 MUTANTS = [
     Mutant(
         "broken-spec-kept",
         "a posted spec gives up what no attempt could finish",
         "PR-14",
         lambda: [(Groups, "give_up_old_spec", nothing)],
-    ),
-    Mutant(
-        "expired-not-moved",
-        "expired offsets are moved when the spec says so",
-        "PR-24",
-        lambda: [(Groups, "_judge_stream", _names_only)],
-    ),
-    Mutant(
-        "automatic-moves-back",
-        "an automatic reset only moves forwards",
-        "PR-24",
-        lambda: [(Groups, "_judge_stream", _moves_all), (Groups, "_note_committed", nothing)],
-    ),
-    Mutant(
-        "held-not-counted",
-        "what unpublished sequences and readers hold has not expired",
-        "PR-17",
-        lambda: [(Groups, "_judge_stream", _judge_by_present_readers)],
     ),
     Mutant(
         "reported-forgotten",

@@ -54,6 +54,7 @@ SEEN = {
     "reported-forgotten": 2,
     "broken-spec-kept": 20,
     "expired-not-moved": 34,
+    "held-by-any": 9249,
     "claims-ignored": 95,
     "waiting-holds-slot": 151,
     "stopping-unheard": 10296,
@@ -122,6 +123,7 @@ UNSEEN: dict[str, tuple[str, str] | tuple[str, str, dict[str, object]]] = {
         {"reason": "suspended"},
     ),
     "automatic-moves-back": (GROUPS, "test_what_was_read_before_an_automatic_reset_is_not_read_again"),
+    "back-in-vain": (GROUPS, "test_a_task_that_comes_back_with_its_rows_ends_the_automatic_reset"),
     "held-not-counted": (GROUPS, "test_what_somebody_has_read_has_not_expired"),
     "empty-overtaken": (STORE, "test_a_later_group_does_not_overtake_a_range_that_is_empty_where_they_meet"),
     "reserve-read-into": (

@@ -119,12 +119,13 @@ def test_a_range_that_is_empty_everywhere_is_closed_and_needs_no_publish(world: 
     assert world.open(0, 1).start == at(p0=0, p1=0)
 
 
-def test_an_end_below_the_start_or_of_other_partitions_is_a_fault_of_the_caller(world: World) -> None:
+def test_no_end_lies_below_the_start_or_names_other_partitions(world: World) -> None:
     world.publish(world.ready(at(p0=5, p1=7), last=True))
     record = world.open(0, 1)
-    for end in (at(p0=4, p1=7), at(p0=9)):
-        with pytest.raises(AssertionError):
-            world.seal(record.ref, end)
+    with pytest.raises(StoreConflict, match="starts at"):
+        world.seal(record.ref, at(p0=4, p1=7))
+    with pytest.raises(AssertionError, match="other partitions"):
+        world.seal(record.ref, at(p0=9))
     assert states(world, record.ref.group) == [OPEN]
 
 
@@ -291,6 +292,17 @@ def test_an_end_is_raised_while_nobody_has_read_the_next_sequence(world: World) 
     head, tail = world.store.sequences(SUPERVISOR, record.ref.group, 0)
     assert head == raised and tail.start == at(p0=8)
     assert world.publish(world.prepare(token, head)).outcome is PublishOutcome.PUBLISHED
+
+
+def test_a_seal_below_where_a_raised_end_moved_the_start_is_of_an_outdated_view(world: World) -> None:
+    record = world.open(0)
+    token = world.attempt(record.ref)
+    _, tail = world.seal(record.ref, at(p0=5))
+    world.store.raise_end(world.generation, token, record.ref, at(p0=8))
+    with pytest.raises(StoreConflict, match="starts at"):
+        world.seal(tail.ref, at(p0=5), last=True)
+    [_, moved] = world.store.sequences(SUPERVISOR, record.ref.group, 0)
+    assert (moved.state, moved.start) == (SequenceState.OPEN, at(p0=8))
 
 
 def test_an_end_is_not_raised_over_what_somebody_read_or_continued_or_published(world: World) -> None:

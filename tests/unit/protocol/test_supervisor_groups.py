@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from ingest.metadata.records import DesiredState
-from ingest.protocol import AttemptState, PublishOutcome, SequenceRef, SequenceState, StopCommand
+from ingest.protocol import (
+    AttemptState,
+    PublishOutcome,
+    SequenceRef,
+    SequenceState,
+    StopCommand,
+    TaskHeartbeat,
+)
 from ingest.supervisor import messages as m
 from ingest.supervisor.invariants import check_groups, check_sequences
 from tests.unit.protocol.lead import CONFIG, WALL_MS, Lead, one_replica
@@ -196,6 +203,33 @@ def test_what_somebody_has_read_has_not_expired() -> None:
     lead.beat("t1", 0, 50, 3)
     looked(lead, 40, 0)
     assert lead.machine.health.named is None and not lead.machine.resets
+
+
+def test_who_reads_on_behind_a_lost_range_holds_nothing_of_it() -> None:
+    lead = one_replica(reset_automatically=True)
+    lead.see(3)
+    released(lead, 17, 3)
+    lead.ended("t1")
+    lead.run("t2")
+    lead.beat("t2", 0, 30, 5, 0)
+    looked(lead, 24, 0, 0)
+    [reset] = lead.machine.resets
+    assert reset.moves == at(24) and "offsets 0 to 24" in reset.reason
+
+
+def test_a_task_that_comes_back_with_its_rows_ends_the_automatic_reset() -> None:
+    lead = one_replica(reset_automatically=True)
+    lead.ask("t1", FIRST, 17, 3)
+    lead.paused("t1", lead.machine.round_number, 0, 17, 3)
+    looked(lead, 17, 0)
+    assert [reset.moves for reset in lead.machine.resets] == [at(17)]
+    beat = TaskHeartbeat("t1", 1, at(17, 3), "reading", None, 0, 0, 0, {}, behind=True, read=at(16, 3))
+    lead.post(m.TaskBeat(lead.now_ms, beat))
+    lead.tick()
+    assert lead.machine.resets, "one record is missing"
+    lead.post(m.TaskBeat(lead.now_ms, replace(beat, read=at(17, 3))))
+    lead.tick()
+    assert not lead.machine.resets
 
 
 def test_what_was_read_before_an_automatic_reset_is_not_read_again() -> None:

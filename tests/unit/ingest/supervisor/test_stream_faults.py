@@ -11,7 +11,7 @@ from ingest.supervisor.stream_faults import StreamFault, stream_fault
 def judged(
     committed: dict[int, int],
     log: dict[int, tuple[int, int]],
-    held: tuple[dict[int, int], ...] = (),
+    held: dict[int, int] | None = None,
     topic_id: str | None = "a",
 ) -> StreamFault | None:
     stored = StreamOffsets("s", "clicks", "a", OffsetMap(committed), OffsetMap(), OffsetMap())
@@ -22,7 +22,7 @@ def judged(
         OffsetMap({p: start for p, (start, _) in log.items()}),
         OffsetMap({p: end for p, (_, end) in log.items()}),
     )
-    return stream_fault("clicks", stored, [OffsetMap(positions) for positions in held], seen)
+    return stream_fault("clicks", stored, OffsetMap(committed if held is None else held), seen)
 
 
 def test_a_stream_that_holds_what_comes_next_has_no_fault() -> None:
@@ -55,4 +55,5 @@ def test_a_range_that_expired_unread_is_named() -> None:
 
 
 def test_records_that_a_live_attempt_has_read_may_expire() -> None:
-    assert judged({0: 5}, {0: (7, 20)}, held=({0: 6}, {0: 7})) is None
+    assert judged({0: 5}, {0: (7, 20)}, held={0: 6}) is not None
+    assert judged({0: 5}, {0: (7, 20)}, held={0: 7}) is None
