@@ -6,6 +6,7 @@ stops queries whose time is over, and kills a worker that does not stop.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -33,6 +34,7 @@ from query.worker_wire import Job, Kind, WorkerSettings, encode_settings
 
 _log = structlog.get_logger(__name__)
 _TICK_S = 0.05
+_START_AGAIN_MS = 1_000
 _TEMP_PREFIX = "query_temp_"
 # Nothing of the server's environment (credentials, database addresses) is a query's business.
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "TMPDIR")
@@ -72,6 +74,7 @@ class Engine:
         self._runs: set[Run] = set()
         self._numbers = itertools.count(1)
         self._stopping = False
+        self._start_again_ms = 0
         self._owner: threading.Thread | None = None
 
     def start(self) -> None:
@@ -201,16 +204,28 @@ class Engine:
             with self._changed:
                 if self._stopping:
                     return
-                missing = self._settings.workers - self._count
+                postponed = self.clock.monotonic_ms() < self._start_again_ms
+                missing = 0 if postponed else self._settings.workers - self._count
                 self._count += missing
                 if not missing:
-                    self._changed.wait(_TICK_S if self._runs else None)
+                    self._changed.wait(_TICK_S if self._runs or postponed else None)
                 runs = list(self._runs)
-            started = [self._start_worker() for _ in range(missing)]
+            started = [worker for _ in range(missing) if (worker := self._started_worker()) is not None]
             with self._changed:
                 self._idle.extend(started)
+                self._count -= missing - len(started)
                 self._changed.notify_all()
             self._stop_late(runs)
+
+    def _started_worker(self) -> Worker | None:
+        """None when the machine gives none now (a full disk, no more processes). Its owner must not die of that: the
+        other workers would, and nobody would stop a query whose time is over."""
+        try:
+            return self._start_worker()
+        except OSError as error:
+            self._start_again_ms = self.clock.monotonic_ms() + _START_AGAIN_MS
+            _log.warning("query_worker_not_started", error=str(error))
+            return None
 
     def _stop_late(self, runs: Sequence[Run]) -> None:
         now_ms = self.clock.monotonic_ms()
@@ -221,18 +236,21 @@ class Engine:
                 run.kill()
 
     def _start_worker(self) -> Worker:
-        ours, theirs = socket.socketpair()
         temp_dir = tempfile.mkdtemp(prefix=_TEMP_PREFIX, dir=self._temp_dir)
+        ours, theirs = socket.socketpair()
         settings = WorkerSettings(
             self._roots, temp_dir, self._settings.memory_bytes, self._settings.temp_bytes, self._settings.threads
         )
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         environment["PYTHONPATH"] = str(Path(__file__).parent.parent)
-        with theirs:
+        with theirs, contextlib.ExitStack() as undo:
+            undo.callback(shutil.rmtree, temp_dir, ignore_errors=True)
+            undo.callback(ours.close)
             process = subprocess.Popen(
                 [sys.executable, "-m", "query.worker", str(theirs.fileno()), encode_settings(settings)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=environment,
             )
+            undo.pop_all()
         return Worker(process, ours, temp_dir)

@@ -123,6 +123,9 @@ class ReadAhead:
             with contextlib.suppress(QueryError):
                 for _ in source:
                     pass
+        except Exception as error:  # a thread that dies without a word would leave the reader waiting for ever
+            self._error = QueryFailed(f"rows of the answer cannot be read: {type(error).__name__}: {error}")
+            self._run.cancel(self._error)
         with self._changed:
             self._is_read_out = True
             self._changed.notify_all()

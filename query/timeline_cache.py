@@ -260,6 +260,8 @@ class TimelineCache:
         except ServiceError as error:
             # The tasks keep the rows: the next sync tries again.
             _log.warning("segment_prefetch_failed", table=name, version=loaded.version, error=str(error))
+        except Exception:  # nobody looks at the future: a hand-off would be held up, again and again, without a word
+            _log.exception("segment_prefetch_failed", table=name, version=loaded.version)
         finally:
             with self._lock:
                 self._loading.discard(name)

@@ -211,8 +211,7 @@ class SegmentCache:
     def _pull(self, segment: DataSegment, entry: _Entry) -> None:
         path = self._path(segment)
         try:
-            if not self._is_whole(path, segment):
-                self._download(segment, path)
+            self._bring(segment, path)
         except BaseException as error:
             with self._lock:
                 entry.failure = error if isinstance(error, Exception) else CacheFull(f"pull of {segment.id} was ended")
@@ -221,6 +220,13 @@ class SegmentCache:
             raise
         entry.proved = True
         entry.ready.set()
+
+    def _bring(self, segment: DataSegment, path: Path) -> None:
+        try:
+            if not self._is_whole(path, segment):
+                self._download(segment, path)
+        except OSError as error:
+            raise disk_error(error, path, "caching") from error
 
     def _download(self, segment: DataSegment, path: Path) -> None:
         arriving = path.with_suffix(_ARRIVING)
@@ -232,8 +238,6 @@ class SegmentCache:
                     f"{arriving.stat().st_size} bytes, expected {segment.size_bytes} with SHA-256 {segment.checksum}"
                 )
             arriving.replace(path)
-        except OSError as error:
-            raise disk_error(error, path, "caching") from error
         finally:
             with contextlib.suppress(OSError):
                 arriving.unlink(missing_ok=True)

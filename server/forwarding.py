@@ -55,7 +55,7 @@ class BrokenOff(ServiceError):
 class Target:
     """Who may answer a request, best first (``host:port``).
 
-    ``repeats``: it only reads, so that who does not answer is passed over. ``to_all``: each of them is told.
+    ``repeats``: once or twice is the same, so that who does not answer is passed over. ``to_all``: each is told.
     ``headers`` are asked before each try and go along, those in ``drop`` do not. ``begin`` and ``end`` enclose
     each try. ``answered`` is told who answered, with which headers, and returns those to put in their place; an
     empty one only takes away.

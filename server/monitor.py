@@ -113,4 +113,7 @@ def _fault(check: Callable[[], object]) -> str | None:
         check()
     except ServiceError as error:
         return str(error)
+    except Exception as error:  # a thread that dies would leave health as it was, and this process's lease to run out
+        log.exception("look broke")
+        return f"{type(error).__name__}: {error}"
     return None

@@ -56,7 +56,7 @@ class ProcessTargets(Targets):
         nodes = [node for node in directory.nodes() if "query" in node.roles and node.address]
         if method == "DELETE":
             # Where it runs is not known here: an id may have come by another front.
-            return Target([node.address for node in nodes], to_all=True)
+            return Target([node.address for node in nodes], repeats=True, to_all=True)
         if path.startswith(AVATICA):
             late = directory.late()
             prompt = [node.address for node in nodes if node.node not in late]

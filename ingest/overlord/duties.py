@@ -108,7 +108,8 @@ class Duties:
 
     def stop(self) -> None:
         """Lets running duties end; starts no other."""
-        self._scheduler.shutdown(wait=True)
+        if self._scheduler.running:  # not where a term ends before it has begun
+            self._scheduler.shutdown(wait=True)
 
     def _guarded(self, name: str, duty: Callable[[], Any]) -> Callable[[], None]:
         def run() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from ingest.clock import Clock
-from ingest.errors import LeadershipLost, StoreUnreachable
+from ingest.errors import IngestError, LeadershipLost
 from ingest.metadata.records import Leadership
 from ingest.metadata.store import LeadershipStore
 
@@ -35,8 +35,8 @@ class LeaderElection:
     """One thread that takes, keeps or watches the lease.
 
     ``on_gain`` gets the new generation, ``on_loss`` is called once for it; both in this object's
-    thread. A row that names this very node is our own earlier life (two processes cannot hold one
-    address) and is taken over at once.
+    thread. Where ``on_gain`` raises, the lease is given back. A row that names this very node is our own
+    earlier life (two processes cannot hold one address) and is taken over at once.
     """
 
     def __init__(
@@ -84,7 +84,10 @@ class LeaderElection:
 
     def _run(self) -> None:
         while not self._stopping:
-            self.step()
+            try:
+                self.step()
+            except Exception:  # a thread that dies would leave a living process that never leads again
+                log.exception("look at the lease broke", node=self._settings.node)
             self._wake.wait(self._settings.lease_ms / 4 / 1_000)
             self._wake.clear()
         self._resign()
@@ -96,8 +99,8 @@ class LeaderElection:
                 self._watch()
             else:
                 self._keep(self._generation)
-        except StoreUnreachable as error:
-            # Without the store nobody can take over either: go on leading, fenced by generation.
+        except IngestError as error:
+            # Without the store, or its schema, nobody can take over either: go on leading, fenced by generation.
             log.warning("metadata store unreachable", error=str(error))
 
     def _watch(self) -> None:
@@ -113,7 +116,11 @@ class LeaderElection:
         if taken is not None:
             self._generation = taken.generation
             log.info("leadership taken", generation=taken.generation, node=self._settings.node)
-            self._on_gain(taken.generation)
+            try:
+                self._on_gain(taken.generation)
+            except Exception:
+                self._resign()  # else the lease would be kept by who does nothing with it
+                raise
 
     def _keep(self, generation: int) -> None:
         try:
@@ -135,5 +142,5 @@ class LeaderElection:
         self._step_down()
         try:
             self._store.resign(generation)
-        except (StoreUnreachable, LeadershipLost) as error:
+        except IngestError as error:
             log.warning("lease not given back", error=str(error))

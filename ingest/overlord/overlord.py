@@ -71,10 +71,9 @@ class Overlord:
         term = Term(generation, self._ports, lambda: self._election.report_loss(generation))
         try:
             term.start()
-        except StoreUnreachable:
+        except BaseException:
             term.stop()
-            self._election.report_loss(generation)
-            return
+            raise
         with self._lock:
             self._term = term
 

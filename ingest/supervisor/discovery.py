@@ -91,7 +91,7 @@ class StreamDiscovery:
                     supplier = self._build()
                 self._see(supplier)
                 failures, wait_s = 0, SEEN_EVERY_S
-            except IngestError as error:
+            except Exception as error:  # a thread that dies would never see a new partition, nor a lost one
                 wait_s = RETRY_S[min(failures, len(RETRY_S) - 1)]
                 failures += 1
                 self._fail(error)
@@ -120,11 +120,15 @@ class StreamDiscovery:
             reached = furthest(OffsetMap() if stored is None else stored.committed, self._read())
             self._view = replace(self._view, time_lags=self._time_lags.measure(reached, log_ends))
 
-    def _fail(self, error: IngestError) -> None:
+    def _fail(self, error: Exception) -> None:
         if self._stopping:
             return  # the spec is another one by now: what the old one could not reach is no news
-        self._view = replace(self._view, error=str(error))
+        message = str(error) if isinstance(error, IngestError) else f"{type(error).__name__}: {error}"
+        self._view = replace(self._view, error=message)
         if isinstance(error, StoreUnreachable):
-            log.warning("stream not looked at", error=str(error))
-        else:  # also a secret that is not to be had: nothing of the stream can be seen
-            self._post(StreamFailed(self._clock.monotonic_ms(), str(error)))
+            log.warning("stream not looked at", error=message)
+            return
+        if not isinstance(error, IngestError):
+            log.error("look at the stream broke", exc_info=error)
+        # Also a secret that is not to be had: nothing of the stream can be seen.
+        self._post(StreamFailed(self._clock.monotonic_ms(), message))

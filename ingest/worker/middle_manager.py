@@ -225,6 +225,9 @@ class MiddleManager:
             except OSError as error:  # a full disk takes no result file: the end is taken at the next look
                 log.warning("state root not written", worker=self._settings.worker, error=str(error))
                 self._stopping.wait(RETRY_S)
+            except Exception:  # a thread that dies would see no task end any more
+                log.exception("watch broke", worker=self._settings.worker)
+                self._stopping.wait(RETRY_S)
 
     def _watch_once(self) -> None:
         poll = select.poll()
@@ -285,6 +288,9 @@ class MiddleManager:
             except OSError as error:  # as above: the order is repeated
                 log.warning("state root not written", worker=self._settings.worker, error=str(error))
                 done = False
+            except Exception:  # a thread that dies would leave its tasks without a middle manager
+                log.exception("beat broke", worker=self._settings.worker)
+                done = False
             if not done:
                 self._stopping.wait(RETRY_S)
 
@@ -309,6 +315,9 @@ class MiddleManager:
             orders = self._overlord.beat(beat)
         except OverlordUnreachable as error:
             log.debug("overlord unreachable", worker=self._settings.worker, error=str(error))
+            return False
+        except IngestError as error:  # another version of it may answer what cannot be read here
+            log.warning("beat not understood", worker=self._settings.worker, error=str(error))
             return False
         return self._obey(orders)
 

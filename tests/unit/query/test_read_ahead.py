@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +12,12 @@ import pyarrow as pa
 import pytest
 
 from ingest.clock import SystemClock
+from query.clock import Clock
 from query.engine import Engine, EngineSettings
 from query.errors import QueryCancelled, QueryFailed
 from query.read_ahead import AheadSettings, ReadAhead
+from query.runs import Run, Worker
+from query.worker_wire import Job, Kind, send
 
 COUNT = 400_000
 MANY = f"SELECT i FROM range({COUNT}) t(i)"
@@ -83,6 +88,34 @@ def test_a_cancelled_query_fails_at_once_whatever_waits(engine: Engine, tmp_path
     with pytest.raises(QueryCancelled):
         list(batches)
     ahead.close()
+
+
+class Taker:
+    """A pool that takes a worker back."""
+
+    clock: Clock = SystemClock()
+
+    def give_back(self, run: Run, worker: Worker, reusable: bool) -> None:
+        worker.discard()
+
+
+def test_a_batch_that_cannot_be_read_fails_the_query_and_nobody_waits_for_ever(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    job = Job(1, "SELECT 1", ())
+    run = Run(Taker(), Worker(subprocess.Popen(["sleep", "60"]), ours, str(tmp_path / "left")), job, 0)
+    batch = pa.record_batch({"i": [1]})
+    send(theirs, Kind.READY)
+    send(theirs, Kind.SCHEMA, batch.schema.serialize())
+    for _ in range(6):
+        send(theirs, Kind.BATCH, batch.serialize())
+    send(theirs, Kind.BATCH, b"no batch at all")
+    run.begin(job)
+    ahead = ReadAhead(run, AheadSettings(tmp_path))
+    with pytest.raises(QueryFailed, match="ArrowInvalid"):
+        list(ahead.batches())
+    theirs.close()
+    ahead.close()
+    assert run.is_over
 
 
 def test_a_disk_that_takes_nothing_fails_the_query_by_name(engine: Engine, tmp_path: Path) -> None:

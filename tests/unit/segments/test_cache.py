@@ -9,7 +9,14 @@ import pytest
 
 from segments.cache import SegmentCache
 from segments.data_segment import DataSegment, LoadSpec
-from segments.errors import CacheFull, SegmentCorrupt, SegmentNotFound, SegmentTooLarge, StorageUnavailable
+from segments.errors import (
+    CacheFull,
+    SegmentCorrupt,
+    SegmentNotFound,
+    SegmentTooLarge,
+    StorageMisconfigured,
+    StorageUnavailable,
+)
 from segments.identity import DataSource, SegmentId
 from segments.interval import Interval
 from segments.schema import SegmentSchema
@@ -166,6 +173,19 @@ def test_a_file_damaged_while_the_service_was_down_is_pulled_again(storage: Coun
     assert again.get(segments[1]).read_bytes() == b"\x01" * 100
     assert again.get(segments[0]).read_bytes() == b"\x00" * 100
     assert again.used_bytes == 200
+
+
+def test_a_name_on_the_disk_that_cannot_be_looked_at_is_told_and_pulled_again(
+    storage: CountingStorage, tmp_path: Path
+) -> None:
+    cache = SegmentCache(tmp_path / "cache", storage, 1_000)
+    segment = stored(storage, tmp_path, 1)
+    path = tmp_path / "cache" / f"{segment.checksum}.parquet"
+    path.symlink_to(path)
+    with pytest.raises(StorageMisconfigured, match="caching"):
+        cache.pin(segment)
+    assert cache.used_bytes == 0
+    assert cache.get(segment).read_bytes() == bytes([1]) * 100
 
 
 def test_a_dropped_segment_frees_its_room_unless_pinned(storage: CountingStorage, tmp_path: Path) -> None:

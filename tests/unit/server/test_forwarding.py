@@ -273,6 +273,14 @@ def test_a_cancellation_is_told_to_all_and_one_that_knew_the_query_speaks(world:
     assert world.ask(method="DELETE", path=SQL + "/x", body=b"").status == 404
 
 
+def test_a_cancellation_is_told_by_others_than_one_that_breaks_off_or_stands_still(world: World) -> None:
+    world.one.does, world.two.does = "freezes", 202
+    world.targets.alive = {world.addresses[1]}
+    world.targets.target = Target([world.breaking.address, *world.addresses], repeats=True, to_all=True)
+    assert world.ask(method="DELETE", path=SQL + "/x", body=b"").status == 202
+    assert world.breaking.taken and world.one.asked
+
+
 def test_targets_send_and_take_headers_and_know_what_runs_where(world: World) -> None:
     running: list[str] = []
 

@@ -70,6 +70,16 @@ def test_the_monitor_tells_faults_and_takes_them_back(tmp_path: Path) -> None:
     monitor.announce(lambda: beats.append(1))
     monitor.look()
     assert beats == [1] and health.faults() == {}
+
+    def break_() -> None:
+        raise KeyError("not of ours")
+
+    monitor.announce(break_)
+    monitor.look()
+    assert health.faults() == {"announcement": "KeyError: 'not of ours'"}, "the next round takes place"
+    monitor.announce(lambda: beats.append(2))
+    monitor.look()
+    assert health.faults() == {}
     broken = Monitor(health, LocalDeepStorage(tmp_path / "file" / "deep"), None, tmp_path, clock)
     (tmp_path / "file").write_text("")
     broken.look_at_storage()

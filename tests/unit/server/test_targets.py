@@ -91,6 +91,7 @@ def test_a_cancellation_goes_to_all_nodes(front: Front) -> None:
     front.renew("a", "b")
     found = front.find(SQL + "/some-id", method="DELETE")
     assert found is not None and found.to_all and sorted(found.addresses) == ["a:1", "b:1"]
+    assert found.repeats, "told twice is told once; who is gone or breaks off holds up nobody"
 
 
 def test_a_connection_of_jdbc_stays_with_one_node(front: Front) -> None:
