@@ -45,12 +45,14 @@ class Worker:
 
 @dataclass(slots=True)
 class Waiting:
-    """An attempt that no worker was found for yet."""
+    """An attempt that no worker was found for yet. ``placing``: its assignment is on its way into the store;
+    ``stored``: it is there, to ``prefer``, which has not beaten in this generation yet."""
 
     spec: TaskSpec
     prefer: str | None
     avoid: tuple[str, ...]
     placing: bool = False
+    stored: bool = False
     claimed: bool = False
 
 
@@ -87,12 +89,16 @@ class WorkerRoster:
             if spec.token in self._placed:
                 return
             self._known_live.add(spec.token)
-            self._placed[spec.token] = worker
-            if worker in self._workers:
-                self._workers[worker].assigned[spec.token] = spec
-            else:  # it has not beaten in this generation yet
-                self._waiting[spec.token] = Waiting(spec, worker, (), placing=True)
-            self._changed.notify_all()
+            self._give(spec, worker)
+
+    def _give(self, spec: TaskSpec, worker: str) -> None:
+        """What the store has given to a worker, for its next beat; with the lock held."""
+        self._placed[spec.token] = worker
+        if worker in self._workers:
+            self._workers[worker].assigned[spec.token] = spec
+        else:
+            self._waiting[spec.token] = Waiting(spec, worker, (), stored=True)
+        self._changed.notify_all()
 
     def claim(self, token: str) -> None:
         with self._changed:
@@ -166,7 +172,7 @@ class WorkerRoster:
         if known is None:
             log.info("worker joined", worker=beat.worker, capacity=beat.capacity, running=len(beat.running))
         for token, entry in list(self._waiting.items()):
-            if entry.placing and entry.prefer == beat.worker:
+            if entry.stored and entry.prefer == beat.worker:
                 del self._waiting[token]
                 worker.assigned[token] = entry.spec
         for token in [task.token for task in beat.running] + [ended.token for ended in beat.ended]:
@@ -240,7 +246,7 @@ class WorkerRoster:
         for token in order:
             with self._changed:
                 entry = self._waiting.get(token)
-                if entry is None or entry.placing:
+                if entry is None or entry.placing or entry.stored:
                     continue
                 worker = self._choose(entry)
                 if worker is None:
@@ -279,7 +285,7 @@ class WorkerRoster:
     def _store_placement(self, token: str, entry: Waiting, worker: str) -> None:
         """Stored before told."""
         try:
-            self._store.assign_attempt(self._generation, token, worker)
+            given = self._assigned(token, worker)
         except StoreUnreachable:
             entry.placing = False
             return
@@ -290,8 +296,17 @@ class WorkerRoster:
             return
         with self._changed:
             if self._waiting.pop(token, None) is not None:
-                self._placed[token] = worker
-                self._workers[worker].assigned[token] = entry.spec
-            self._changed.notify_all()
-        self._post(entry.spec.supervisor, AttemptAssigned(self._clock.monotonic_ms(), token, worker))
-        log.info("attempt assigned", task=entry.spec.task_id, attempt=entry.spec.attempt, worker=worker)
+                self._give(entry.spec, given)
+        self._post(entry.spec.supervisor, AttemptAssigned(self._clock.monotonic_ms(), token, given))
+        log.info("attempt assigned", task=entry.spec.task_id, attempt=entry.spec.attempt, worker=given)
+
+    def _assigned(self, token: str, worker: str) -> str:
+        """Who has it now: another worker, where the answer to an earlier choice was lost."""
+        try:
+            self._store.assign_attempt(self._generation, token, worker)
+        except StoreConflict:
+            known = self._store.attempt(token)
+            if known is None or known.worker is None:
+                raise
+            return known.worker
+        return worker

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 from ingest.clock import ManualClock
+from ingest.errors import StoreUnreachable
 from ingest.metadata.memory import MemoryMetadataStore
 from ingest.metadata.records import DesiredState, NextSequence
 from ingest.offsets import OffsetMap
@@ -21,11 +23,29 @@ from ingest.protocol import (
 from ingest.supervisor.messages import AttemptAssigned, Event, TaskEnded
 
 
+class BetweenStore(MemoryMetadataStore):
+    """``before`` is called while an assignment is on its way into the store; ``loses_answers`` of those after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: Callable[[], None] = lambda: None
+        self.loses_answers = 0
+
+    def assign_attempt(self, generation: int, token: str, worker: str) -> AttemptRecord:
+        before, self.before = self.before, lambda: None
+        before()
+        stored = super().assign_attempt(generation, token, worker)
+        if self.loses_answers:
+            self.loses_answers -= 1
+            raise StoreUnreachable("the connection broke", effect_known_absent=False)
+        return stored
+
+
 class Cluster:
     """A roster over a memory store with one group; ``told`` are the events for supervisors."""
 
     def __init__(self) -> None:
-        self.store, self.clock = MemoryMetadataStore(), ManualClock()
+        self.store, self.clock = BetweenStore(), ManualClock()
         taken = self.store.take_leadership("one", "one:1", None)
         assert taken is not None
         self.generation = taken.generation
@@ -213,3 +233,35 @@ def test_a_killed_attempt_is_neither_started_nor_left_waiting() -> None:
     cluster.beat()
     cluster.roster.kill(running)
     assert cluster.beat(running=(running,)).kill == (running,)
+
+
+def test_a_worker_that_beats_while_its_assignment_is_being_stored_is_not_told_yet() -> None:
+    cluster = Cluster()
+    cluster.beat("w1")
+    early: list[WorkerOrders] = []
+    cluster.store.before = lambda: early.append(cluster.beat("w1"))
+    token = cluster.attempt(prefer="w1")
+    assert [started(orders) for orders in early] == [set()], "stored before told (PR-7)"
+    assert started(cluster.beat("w1")) == {token}
+
+
+def test_a_worker_is_never_told_of_an_attempt_that_the_store_gave_to_another_one() -> None:
+    cluster = Cluster()
+    cluster.beat("w2")
+    late: list[WorkerOrders] = []
+    cluster.store.before = lambda: late.append(cluster.beat("w1"))
+    token = cluster.attempt(prefer="w1")
+    assert started(late[0]) | started(cluster.beat("w1")) == set()
+    assert started(cluster.beat("w2")) == {token}
+
+
+def test_an_assignment_whose_answer_was_lost_is_told_to_the_worker_that_has_it() -> None:
+    cluster = Cluster()
+    cluster.beat("w1", capacity=1)
+    cluster.store.loses_answers = 1
+    token = cluster.attempt()
+    cluster.clock.advance(FRESH_MS + 1)
+    assert started(cluster.beat("w2")) == set(), "the store gave it to w1"
+    assert started(cluster.beat("w1", capacity=1)) == {token}
+    assigned = [event.worker for event in cluster.told if isinstance(event, AttemptAssigned)]
+    assert assigned == ["w1"], "else its supervisor would take it to be waiting, for ever"
