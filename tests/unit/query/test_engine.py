@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import signal
 import threading
 import time
@@ -375,26 +374,6 @@ def test_a_server_with_many_descriptors_has_workers_too(folder: Path, tmp_path: 
         pool.stop()
         for descriptor in taken:
             os.close(descriptor)
-
-
-def test_workers_come_back_once_the_disk_takes_their_folders_again(folder: Path, tmp_path: Path) -> None:
-    temp = tmp_path / "temp"
-    pool = Engine(EngineSettings(workers=1, threads=1), [folder], temp, SystemClock())
-    pool.start()
-    try:
-        run = pool.run("SELECT i FROM range(100000000) t(i)", [])
-        shutil.rmtree(temp)
-        temp.write_text("no folder can be made here")
-        os.kill(run.pid, signal.SIGKILL)
-        with pytest.raises(QueryUnavailable, match="died"):
-            list(run.batches())
-        with pytest.raises(QueryTimeout):
-            rows(pool, "SELECT 1", timeout_ms=200)
-        temp.unlink()
-        temp.mkdir()
-        assert rows(pool, "SELECT 1", timeout_ms=20_000) == [(1,)]
-    finally:
-        pool.stop()
 
 
 def test_a_worker_sees_none_of_the_servers_secrets(engine: Engine) -> None:
