@@ -133,7 +133,7 @@ def _run_held(directory: AttemptDirectory, spec: TaskSpec, settings: TaskSetting
         actions = HttpOverlordActions(settings.overlord_urls, pool, spec.token)
 
         def supplier(posted: dict[str, Any], parts: frozenset[str]) -> RecordSupplier:
-            return kafka_reader(posted, spec.topic_id, parts)
+            return kafka_reader(posted, spec.topic_id, parts, spec.places)
 
         runner = TaskRunner(
             spec,

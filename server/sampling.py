@@ -8,7 +8,7 @@ from ingest.clock import Clock
 from ingest.spec import parse_supervisor_spec
 from ingest.spec.formats import parts_read
 from ingest.stream.supplier import Poll
-from server.suppliers import kafka_reader
+from server.suppliers import kafka_samples
 
 POLL_MS = 500
 
@@ -28,7 +28,7 @@ class TopicSamples:
         """
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         spec, _ = parse_supervisor_spec(posted)
-        supplier = kafka_reader(posted, None, parts_read(spec.data_schema))
+        supplier = kafka_samples(posted, parts_read(spec.data_schema))
         try:
             partitions = supplier.partitions()
             first, last = supplier.earliest(partitions), supplier.latest(partitions)

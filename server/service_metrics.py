@@ -45,7 +45,7 @@ def _add_overlord(metrics: Metrics, parts: Parts) -> None:
             found = overlord.leading().time_lags()
         except OverlordUnreachable:
             return []
-        return [((name, str(p)), lag_ms / 1_000) for name, lags in found.items() for p, lag_ms in lags.items()]
+        return [((name, p), lag_ms / 1_000) for name, lags in found.items() for p, lag_ms in lags.items()]
 
     def healthy() -> Iterable[Sample]:
         if not overlord.is_leading or parts.store is None:

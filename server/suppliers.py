@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from ingest.clock import SystemClock
 from ingest.errors import SpecError
-from ingest.spec import parse_supervisor_spec
+from ingest.protocol import Place
+from ingest.protocol.places import numbered
+from ingest.spec import IOConfig, parse_supervisor_spec
 from ingest.spec.formats import Registry
 from ingest.stream.kafka import KafkaSupplier
+from ingest.stream.kafka_topics import KafkaTopics
 from ingest.stream.properties import translate
 from ingest.stream.registry import RegistrySchemas
 from ingest.stream.registry_settings import registry_settings
 from ingest.stream.schemas import WriterSchemas
 from ingest.stream.supplier import RecordSupplier
+from ingest.stream.topics import Naming, TopicsObserver, TopicsSupplier
 
 LOOK_MS = 2_500
 """A supervisor's look at its stream fails after this. Three failures in a row make it unhealthy, and an
@@ -24,11 +29,31 @@ LITTLE: dict[str, str | int | bool] = {"queued.min.messages": 1, "fetch.message.
 """Settings of a consumer that wants one record of each partition."""
 
 
-def kafka_reader(posted: dict[str, Any], topic_id: str | None, parts: frozenset[str]) -> RecordSupplier:
+def kafka_reader(
+    posted: dict[str, Any], topic_id: str | None, parts: frozenset[str], places: Sequence[Place] = ()
+) -> RecordSupplier:
     """A task's supplier; it reads the topic's incarnation ``topic_id``, and ``parts`` of each record beside its value
-    and time."""
-    topic, config = _client(posted)
-    return KafkaSupplier(topic, config, topic_id=topic_id, columns={"timestamps", *parts})
+    and time. ``places`` are the partitions of several topics."""
+    io, config = _client(posted)
+    columns = {"timestamps", *parts}
+    if io.topic_pattern is None:
+        return KafkaSupplier(io.topic, config, topic_id=topic_id, columns=columns)
+    return TopicsSupplier(
+        places, topic_id, lambda topic, id_: KafkaSupplier(topic, config, topic_id=id_, columns=columns)
+    )
+
+
+def kafka_samples(posted: dict[str, Any], parts: frozenset[str]) -> RecordSupplier:
+    """A supplier for a look at some records; of several topics each partition gets a number for the time being."""
+    io, config = _client(posted)
+    if io.topic_pattern is None:
+        return kafka_reader(posted, None, parts)
+    columns = {"timestamps", *parts}
+
+    def one(topic: str, _: str | None) -> RecordSupplier:
+        return KafkaSupplier(topic, config, columns=columns)
+
+    return TopicsObserver(io.topic_pattern, KafkaTopics(config, LOOK_MS), lambda found, _: numbered((), found), one)
 
 
 def registry_schemas(registry: Registry) -> WriterSchemas:
@@ -43,15 +68,21 @@ def registry_schemas(registry: Registry) -> WriterSchemas:
     return RegistrySchemas(registry.urls, settings, SystemClock())
 
 
-def kafka_observer(posted: dict[str, Any]) -> RecordSupplier:
+def kafka_observer(posted: dict[str, Any], naming: Naming) -> RecordSupplier:
     """A supervisor's supplier: it asks for partitions and offsets, and reads a record here and there for its time."""
-    topic, config = _client(posted)
-    return KafkaSupplier(topic, config | LITTLE, request_timeout_ms=LOOK_MS)
+    io, config = _client(posted)
+
+    def one(topic: str, _: str | None = None) -> RecordSupplier:
+        return KafkaSupplier(topic, config | LITTLE, request_timeout_ms=LOOK_MS)
+
+    if io.topic_pattern is None:
+        return one(io.topic)
+    return TopicsObserver(io.topic_pattern, KafkaTopics(config, LOOK_MS), naming, one)
 
 
-def _client(posted: dict[str, Any]) -> tuple[str, dict[str, str | int | bool]]:
+def _client(posted: dict[str, Any]) -> tuple[IOConfig, dict[str, str | int | bool]]:
     spec, _ = parse_supervisor_spec(posted)
     properties = translate(spec.io.consumer_properties, os.environ)
     if properties.problems:
         raise SpecError(list(properties.problems))
-    return spec.io.topic, properties.config
+    return spec.io, properties.config

@@ -87,7 +87,7 @@ class StoreSystemTables:
                 "detailed_state": payload.get("detailedState"),
                 "healthy": payload.get("healthy"),
                 "type": "kafka",
-                "source": io.get("topic"),
+                "source": io.get("topic") or io.get("topicPattern"),
                 "suspended": suspended,
                 "spec": orjson.dumps(masked({**record.spec, "suspended": suspended})).decode(),
             }

@@ -55,7 +55,7 @@ def validate(document: Any) -> dict[str, Any]:
         return {"valid": False, "problems": [_told(problem) for problem in error.problems], "warnings": []}
     hidden = "the spec holds hidden secrets: posted, they mean those that the service has stored for this supervisor"
     told = [*warnings, *([hidden] if is_hidden(document) else [])]
-    names = {"supervisor": spec.supervisor, "dataSource": spec.datasource, "topic": spec.io.topic}
+    names = {"supervisor": spec.supervisor, "dataSource": spec.datasource, "topic": spec.io.stream}
     return {"valid": True, **names, "problems": [], "warnings": told}
 
 

@@ -42,6 +42,8 @@ from ingest.protocol import (
 )
 from ingest.stream.memory import MemoryStream, MemorySupplier
 from ingest.stream.schemas import SchemaSources
+from ingest.stream.supplier import RecordSupplier
+from ingest.stream.topics import Naming, TopicsObserver, TopicsSupplier
 from ingest.task.appending import AppenderRows, has_rows
 from ingest.task.directory import AttemptDirectory
 from ingest.task.restore import restorable
@@ -141,10 +143,14 @@ class TaskThread:
         self.thread = threading.Thread(target=self._run, name=task.task_id, daemon=True)
         self.thread.start()
 
-    def _supplier(self, posted: dict[str, Any], parts: frozenset[str]) -> MemorySupplier:
+    def _supplier(self, posted: dict[str, Any], parts: frozenset[str]) -> RecordSupplier:
         columns = {"timestamps", *parts}
-        broker = self._system.broker(posted)
-        return MemorySupplier(broker, self.task.topic, topic_id=self.task.topic_id, columns=columns)
+        broker, task = self._system.broker(posted), self.task
+        if not task.places:
+            return MemorySupplier(broker, task.topic, topic_id=task.topic_id, columns=columns)
+        return TopicsSupplier(
+            task.places, task.topic_id, lambda topic, id_: MemorySupplier(broker, topic, topic_id=id_, columns=columns)
+        )
 
     def _run(self) -> None:
         self.outcome = self.runner.run()
@@ -227,7 +233,7 @@ class System:
             self.store,
             self.storage,
             self,
-            lambda posted: MemorySupplier(self.broker(posted), posted["spec"]["ioConfig"]["topic"]),
+            self._observer,
             lambda: f"token-{next(self._tokens)}",
             self.clock,
         )
@@ -245,6 +251,12 @@ class System:
         for task in self.tasks():
             task.stop()
         self.overlord.stop()
+
+    def _observer(self, posted: dict[str, Any], naming: Naming) -> RecordSupplier:
+        io, broker = posted["spec"]["ioConfig"], self.broker(posted)
+        if "topicPattern" not in io:
+            return MemorySupplier(broker, io["topic"])
+        return TopicsObserver(io["topicPattern"], broker.topics, naming, lambda topic, _: MemorySupplier(broker, topic))
 
     def broker(self, posted: dict[str, Any]) -> MemoryStream:
         """The stream that a spec's properties lead to."""

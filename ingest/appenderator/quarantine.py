@@ -33,10 +33,11 @@ def write_part(records: Sequence[Rejected], topic: str, path: Path) -> Quarantin
     Raises:
         StorageFull, StorageMisconfigured, StorageUnavailable: the disk refused.
     """
+    sources = [record.source or (topic, record.partition) for record in records]
     table = pa.table(
         {
-            "topic": pa.array([topic] * len(records), pa.string()),
-            "partition": pa.array([record.partition for record in records], pa.int32()),
+            "topic": pa.array([source[0] for source in sources], pa.string()),
+            "partition": pa.array([source[1] for source in sources], pa.int32()),
             "offset": pa.array([record.offset for record in records], pa.int64()),
             "timestamp": pa.array(
                 [record.timestamp_ms if record.timestamp_ms >= 0 else None for record in records],

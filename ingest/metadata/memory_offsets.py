@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ingest.errors import AttemptRefused
@@ -11,7 +11,8 @@ from ingest.metadata.memory_state import Group, GroupKey, MemoryBase, StreamKey
 from ingest.metadata.records import AuditRow, GroupState, NextSequence, ResetWish, StreamOffsets
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
-from ingest.protocol import AttemptRecord, AttemptState, SequenceRecord, SequenceRef, SequenceState
+from ingest.protocol import AttemptRecord, AttemptState, Place, SequenceRecord, SequenceRef, SequenceState, Source
+from ingest.protocol.places import numbered, with_moved_ids, with_new_ids
 
 # A reset is repeated at once or never; so far back its own audit row is looked for.
 REPEATS_MAX = 100
@@ -47,6 +48,24 @@ class MemoryOffsets(MemoryBase):
                 self._store_stream(fresh)
                 self._raise_version(state.stream_tables[(supervisor, topic)])
             return fresh
+
+    def name_partitions(
+        self, generation: int, supervisor: str, stream: str, found: Sequence[Source], ids: Mapping[str, str]
+    ) -> tuple[Place, ...]:
+        with self._writing("name_partitions", generation) as state:
+            key = (supervisor, stream)
+            known, stored = state.places.get(key, ()), state.streams.get(key)
+            named = numbered(known, found)
+            if named != known:
+                self._touch()
+                state.places[key] = named
+            if stored is not None and (topic_id := with_new_ids(stored.topic_id, ids)) != stored.topic_id:
+                self._store_stream(replace(stored, topic_id=topic_id))
+            return named
+
+    def places(self, supervisor: str, stream: str) -> tuple[Place, ...]:
+        with self._lock:
+            return self.state.places.get((supervisor, stream), ())
 
     def _stream(self, key: StreamKey) -> StreamOffsets:
         stored = self.state.streams.get(key)
@@ -93,7 +112,8 @@ class MemoryOffsets(MemoryBase):
         unpublished = self._unpublished(stored.supervisor, stored.topic)
         holders = [r.ref for r in unpublished if not moves.keys().isdisjoint(r.start)]
         self._void(rules.dependents(holders, unpublished))
-        moved = rules.reset_stream(stored, moves, topic_id)
+        places = self.state.places.get((stored.supervisor, stored.topic), ())
+        moved = rules.reset_stream(stored, moves, with_moved_ids(stored.topic_id, topic_id, places, moves))
         self._store_stream(moved)
         self.state.audit.append(audit)
         self._raise_version(self.state.stream_tables[stored.supervisor, stored.topic])

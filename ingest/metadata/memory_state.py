@@ -20,7 +20,7 @@ from ingest.metadata.records import (
 )
 from ingest.metadata.records import SupervisorRecord as Supervisor
 from ingest.offsets import OffsetMap
-from ingest.protocol import AttemptRecord, PendingSegment, SequenceRecord, SequenceRef
+from ingest.protocol import AttemptRecord, PendingSegment, Place, SequenceRecord, SequenceRef
 from segments.data_segment import DataSegment
 
 GroupKey = tuple[str, int]
@@ -82,6 +82,7 @@ class MemoryState:
     wishes: dict[int, ResetWish] = field(default_factory=dict)
     streams: dict[StreamKey, StreamOffsets] = field(default_factory=dict)
     stream_tables: dict[StreamKey, str] = field(default_factory=dict)
+    places: dict[StreamKey, tuple[Place, ...]] = field(default_factory=dict)
     watermarks: dict[StreamKey, OffsetMap] = field(default_factory=dict)
     groups: dict[GroupKey, Group] = field(default_factory=dict)
     sequences: dict[GroupKey, dict[int, SequenceRecord]] = field(default_factory=dict)

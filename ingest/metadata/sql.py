@@ -9,6 +9,7 @@ from ingest.metadata.sql_attempts import SqlAttempts
 from ingest.metadata.sql_leadership import SqlLeadership, SqlSupervisors
 from ingest.metadata.sql_lookups import SqlLookups
 from ingest.metadata.sql_offsets import SqlOffsets
+from ingest.metadata.sql_places import SqlPlaces
 from ingest.metadata.sql_publish import SqlPublishing
 from ingest.metadata.sql_session import SqlSession
 from ingest.metadata.sql_staging import SqlStaging
@@ -19,7 +20,7 @@ LEASE_MS = 10_000
 
 
 class SqlMetadataStore(
-    SqlPublishing, SqlStaging, SqlTables, SqlAttempts, SqlOffsets, SqlSupervisors, SqlLookups, SqlLeadership
+    SqlPublishing, SqlStaging, SqlTables, SqlAttempts, SqlOffsets, SqlPlaces, SqlSupervisors, SqlLookups, SqlLeadership
 ):
     """``ingest.metadata.store.MetadataStore`` on SQLite or PostgreSQL; safe from any thread."""
 

@@ -14,6 +14,7 @@ from ingest.metadata import tables as t
 from ingest.metadata.records import AuditRow, GroupState, NextSequence, ResetWish, StreamOffsets
 from ingest.metadata.sql_base import SqlBase, append_audit, ensure_table, next_count, raise_version
 from ingest.metadata.sql_groups import load_groups
+from ingest.metadata.sql_places import load_places
 from ingest.metadata.sql_rows import sequence_of, wish_of, wish_values
 from ingest.metadata.sql_streams import (
     group_row,
@@ -34,6 +35,7 @@ from ingest.metadata.sql_streams import (
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
 from ingest.protocol import SequenceRecord, SequenceRef, SequenceState
+from ingest.protocol.places import with_moved_ids
 
 
 class SqlOffsets(SqlBase):
@@ -261,7 +263,8 @@ def _reset(
     unpublished = load_unpublished(connection, stream.supervisor, stream.topic)
     holders = [r.ref for r in unpublished if not moves.keys().isdisjoint(r.start)]
     void_sequences(connection, rules.dependents(holders, unpublished))
-    fresh = rules.reset_stream(old, moves, topic_id)
+    places = load_places(connection, stream.supervisor, stream.topic)
+    fresh = rules.reset_stream(old, moves, with_moved_ids(old.topic_id, topic_id, places, moves))
     update_partitions(connection, old, fresh)
     append_audit(connection, audit)
     raise_version(connection, stream.datasource)

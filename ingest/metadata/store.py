@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 from ingest.errors import IngestError
 from ingest.metadata.lookup_store import LookupStore
+from ingest.metadata.place_store import PlaceStore
 from ingest.metadata.records import (
     AuditRow,
     DesiredState,
@@ -197,8 +198,8 @@ class OffsetStore(Protocol):
     ) -> StreamOffsets:
         """Moves the named partitions and raises their epochs; voids every unpublished sequence that
         holds one of them, with its dependents, and reopens nothing. Other partitions keep offset and
-        epoch (PR-24). Moving to the stored offsets raises epochs only (PR-4). Called again with an
-        equal ``audit`` row it changes nothing."""
+        epoch (PR-24). Moving to the stored offsets raises epochs only (PR-4). ``topic_id`` is what the moves
+        were meant for, of several topics: those that move. Again with an equal ``audit`` it changes nothing."""
         ...
 
     def groups(self, supervisor: str) -> list[GroupState]:
@@ -380,7 +381,15 @@ class TableStore(Protocol):
 
 
 class MetadataStore(
-    LeadershipStore, SupervisorStore, OffsetStore, AttemptStore, PublishStore, TableStore, LookupStore, Protocol
+    LeadershipStore,
+    SupervisorStore,
+    OffsetStore,
+    AttemptStore,
+    PublishStore,
+    TableStore,
+    LookupStore,
+    PlaceStore,
+    Protocol,
 ):
     """All of it; one object per process that may open the database (roles overlord, query, api)."""
 

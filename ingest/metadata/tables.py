@@ -199,6 +199,16 @@ stream_offsets = Table(
     _big("watermark_ms", nullable=True),
     ForeignKeyConstraint(["supervisor", "topic"], ["streams.supervisor", "streams.topic"]),
 )
+stream_places = Table(
+    "stream_places",
+    metadata,
+    _key("supervisor"),
+    _key("stream"),
+    _key("number", Integer),
+    _name("topic"),
+    Column("partition", Integer, nullable=False),
+    UniqueConstraint("supervisor", "stream", "topic", "partition"),
+)
 task_groups = Table(
     "task_groups",
     metadata,

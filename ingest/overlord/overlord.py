@@ -178,11 +178,11 @@ class Overlord:
         present = self._ports.store.supervisor(spec.supervisor)
         if present is None:
             return
-        old = parse_supervisor_spec(present.spec)[0].io.topic
-        if old != spec.io.topic and self._ports.store.groups(spec.supervisor):
+        old = parse_supervisor_spec(present.spec)[0].io
+        if old.topic != spec.io.topic and self._ports.store.groups(spec.supervisor):
             raise WrongState(
-                f"supervisor {spec.supervisor!r} still reads topic {old!r}: suspend it, wait until its tasks have "
-                f"ended, then post the spec with topic {spec.io.topic!r}"
+                f"supervisor {spec.supervisor!r} still reads topic {old.stream!r}: suspend it, wait until its tasks "
+                f"have ended, then post the spec with topic {spec.io.stream!r}"
             )
 
     def suspend(self, supervisor: str) -> SupervisorRecord:
@@ -275,6 +275,11 @@ class Overlord:
         runner = self.leading().runner(attempt.supervisor)
         beat = None if runner is None else runner.view().beats.get(attempt.token)
         return None if beat is None else row_stats(beat.counters)
+
+    def places(self, supervisor: str) -> dict[str, int]:
+        """Of a supervisor of several topics: the number of each ``topic:partition``."""
+        view = self._runner(supervisor).view()
+        return {place.name: place.number for place in self._ports.store.places(supervisor, view.spec.io.topic)}
 
     def spec(self, supervisor: str) -> SupervisorSpec:
         """The supervisor's parsed spec."""

@@ -18,7 +18,7 @@ def facts_of(store: MetadataStore, runner: SupervisorRunner, served: ServedVersi
     return SupervisorFacts(
         supervisor=spec.supervisor,
         datasource=spec.datasource,
-        topic=spec.io.topic,
+        topic=spec.io.stream,
         replicas=spec.io.replicas,
         task_duration_ms=spec.io.task_duration_ms,
         completion_timeout_ms=spec.io.completion_timeout_ms,
@@ -35,4 +35,5 @@ def facts_of(store: MetadataStore, runner: SupervisorRunner, served: ServedVersi
         scaling=view.scaling,
         exceptions=view.exceptions,
         time_lags=view.stream.time_lags,
+        places=view.stream.places,
     )

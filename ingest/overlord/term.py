@@ -17,7 +17,6 @@ from ingest.clock import Clock
 from ingest.errors import SpecError, StoreUnreachable
 from ingest.metadata.records import DesiredState, SupervisorRecord
 from ingest.metadata.store import MetadataStore
-from ingest.offsets import OffsetMap
 from ingest.overlord.actions import LeaderActions
 from ingest.overlord.duties import Duties, Sweeper
 from ingest.overlord.reports import facts_of
@@ -26,9 +25,9 @@ from ingest.overlord.sealings import Sealings
 from ingest.overlord.served import ServedVersions
 from ingest.spec import SupervisorSpec, parse_supervisor_spec
 from ingest.supervisor.messages import Event
-from ingest.supervisor.ports import SupplierFactory, TaskClient, TokenSource
-from ingest.supervisor.report import lag
-from ingest.supervisor.runner import RunnerPorts, SupervisorRunner
+from ingest.supervisor.ports import RunnerPorts, SupplierFactory, TaskClient, TokenSource
+from ingest.supervisor.report import lag, named
+from ingest.supervisor.runner import SupervisorRunner
 from segments.storage.base import DeepStorage
 
 log = structlog.get_logger()
@@ -143,11 +142,11 @@ class Term:
         store = self._ports.store
         return {name: sum(lag(facts_of(store, runner)).values()) for name, runner in runners.items()}
 
-    def time_lags(self) -> dict[str, OffsetMap]:
+    def time_lags(self) -> dict[str, dict[str, int]]:
         """Milliseconds by partition, per supervisor whose spec asks for them."""
         with self._lock:
             views = {name: runner.view().stream for name, runner in self._runners.items()}
-        return {name: view.time_lags for name, view in views.items() if view.time_lags is not None}
+        return {name: named(view.time_lags, view.places) for name, view in views.items() if view.time_lags is not None}
 
     def _on_terminated(self, supervisor: str) -> None:
         with self._lock:

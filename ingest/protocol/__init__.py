@@ -23,6 +23,7 @@ from ingest.protocol.commands import (
     StopCommand,
     TaskCommand,
 )
+from ingest.protocol.places import Place, Source, join_ids, pattern_of, split_ids, stream_of_pattern
 from ingest.protocol.publishing import (
     AllocateRequest,
     PartitionCounts,
@@ -50,6 +51,7 @@ __all__ = [
     "PauseCommand",
     "PauseReport",
     "PendingSegment",
+    "Place",
     "PublishOutcome",
     "PublishReply",
     "PublishRequest",
@@ -59,6 +61,7 @@ __all__ = [
     "SequenceRecord",
     "SequenceRef",
     "SequenceState",
+    "Source",
     "StageRequest",
     "StagedFile",
     "StopCommand",
@@ -69,4 +72,8 @@ __all__ = [
     "TaskWelcome",
     "WorkerHeartbeat",
     "WorkerOrders",
+    "join_ids",
+    "pattern_of",
+    "split_ids",
+    "stream_of_pattern",
 ]

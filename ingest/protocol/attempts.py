@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from ingest.offsets import OffsetMap
+from ingest.protocol.places import Place
 from ingest.protocol.sequences import PROTOCOL_VERSION, SequenceRecord
 
 
@@ -31,7 +32,8 @@ class TaskSpec:
     """Everything a task process is started with; written to its directory as JSON.
 
     ``sequences`` are the group's unpublished sequences in order, the open one last. ``specs`` maps
-    spec version to the supervisor spec (JSON object) each of them was opened under.
+    spec version to the supervisor spec (JSON object) each of them was opened under. ``places`` say
+    what the group's partitions stand for where ``topic`` is a pattern's.
     """
 
     task_id: str
@@ -47,6 +49,7 @@ class TaskSpec:
     specs: dict[int, dict[str, Any]]
     committer: bool
     protocol: int = PROTOCOL_VERSION
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

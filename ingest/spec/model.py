@@ -248,7 +248,8 @@ class AutoScaling:
 class IOConfig:
     """Where rows come from and how tasks are laid out. ``consumer_properties`` are as posted, secrets unresolved.
 
-    With ``auto_scaling`` the number of tasks begins at ``task_count``.
+    With ``auto_scaling`` the number of tasks begins at ``task_count``. ``topic`` is the stream's name: of a
+    ``topicPattern`` the pattern between slashes, which no topic can be called.
     """
 
     topic: str
@@ -266,6 +267,15 @@ class IOConfig:
     idle: IdleConfig = IdleConfig()
     auto_scaling: AutoScaling | None = None
     time_lag: bool = False
+
+    @property
+    def stream(self) -> str:
+        """Topic or pattern, as people write it."""
+        return self.topic if self.topic_pattern is None else self.topic_pattern
+
+    @property
+    def topic_pattern(self) -> str | None:
+        return self.topic[1:-1] if self.topic.startswith("/") else None
 
 
 @dataclass(frozen=True, slots=True)

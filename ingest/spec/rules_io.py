@@ -10,6 +10,7 @@ from ingest.spec.model import SAVED_UNSTATED, UNLIMITED, IdleConfig, IOConfig, R
 from ingest.spec.notes import Notes
 from ingest.spec.rules_index import read_index_spec
 from ingest.spec.rules_scaling import TASKS_MAX, first_task_count, read_scaling
+from ingest.spec.rules_text import BEYOND_LINEAR
 from segments.civil import parse_iso_ms
 from segments.errors import InvalidInterval
 
@@ -49,7 +50,7 @@ def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOCo
         return None
     idle = block.idle_config or IdleEdge()
     return IOConfig(
-        topic=block.topic or "",
+        topic=block.topic or f"/{block.topic_pattern}/",
         consumer_properties=dict(block.consumer_properties or {}),
         task_count=first_task_count(block, scaling),
         replicas=block.replicas,
@@ -69,12 +70,29 @@ def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOCo
 
 def _topic(block: IOConfigEdge, path: str, notes: Notes) -> None:
     if block.topic_pattern is not None:
-        notes.refused(f"{path}.topicPattern", block.topic_pattern, "reading several topics", "name one topic")
+        _topic_pattern(block, path, notes)
     elif not block.topic or not block.topic.strip():
         notes.problem(f"{path}.topic", block.topic, "is required", "name the Kafka topic")
     elif not _TOPIC.fullmatch(block.topic) or block.topic in (".", ".."):
         rule = "is no name of a Kafka topic: up to 249 letters, digits, dots, underscores and hyphens of ASCII"
         notes.problem(f"{path}.topic", block.topic, rule, "correct the name")
+
+
+def _topic_pattern(block: IOConfigEdge, path: str, notes: Notes) -> None:
+    where, pattern = f"{path}.topicPattern", block.topic_pattern
+    if block.topic is not None:
+        notes.problem(where, pattern, "excludes topic, which is set too", "keep one of them")
+    if not pattern:
+        notes.problem(where, pattern, "must not be empty", "write a regular expression of whole names of topics")
+        return
+    if BEYOND_LINEAR.search(pattern):
+        rule = "look-around, back references and possessive parts are not supported: a name could take for ever"
+        notes.problem(where, pattern, rule, "do without them")
+        return
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        notes.problem(where, pattern, f"is no regular expression that is known here: {error}", "correct it")
 
 
 def _counts(block: IOConfigEdge, path: str, notes: Notes) -> None:

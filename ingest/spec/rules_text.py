@@ -12,7 +12,7 @@ from ingest.spec.notes import Notes, read_block
 
 _JAVA_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
 # What Java's expressions have and those that end in linear time have not.
-_BEYOND_LINEAR: Final = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9]|\\k<|[*+?}]\+|&&\[|\\[GXRhHZ]")
+BEYOND_LINEAR: Final = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9]|\\k<|[*+?}]\+|&&\[|\\[GXRhHZ]")
 
 
 def _csv(posted: dict[str, Any], path: str, notes: Notes) -> InputFormat | None:
@@ -78,7 +78,7 @@ def _regex(posted: dict[str, Any], path: str, notes: Notes) -> InputFormat | Non
     if not block.pattern:
         notes.problem(where, block.pattern, "is required", "write the pattern that a whole line must match")
         return None
-    if _BEYOND_LINEAR.search(block.pattern):
+    if BEYOND_LINEAR.search(block.pattern):
         rule = "look-around, back references and possessive parts are not supported: a line could take for ever"
         notes.problem(where, block.pattern, rule, "do without them")
         return None

@@ -73,6 +73,13 @@ class MemoryStream:
             self._changed.notify_all()
             return topic_id
 
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+        with self._changed:
+            if self.trouble is not None:
+                raise self.trouble
+            return list(self._topics)
+
     def delete_topic(self, topic: str) -> None:
         """Forgets the topic and its records."""
         with self._changed:

@@ -26,7 +26,8 @@ class Poll:
     ``offsets`` is strictly ascending; it is a ``range`` where no offset is missing. A value of
     ``None`` is a tombstone. ``timestamps_ms`` are Kafka's, ms UTC, -1 where the record has none;
     the column is empty when the supplier was built without timestamps. ``keys`` and ``headers``
-    are None unless the supplier was built with them.
+    are None unless the supplier was built with them. ``source`` is the topic and its partition where
+    ``partition`` is a number that stands for them.
     """
 
     partition: int
@@ -37,6 +38,7 @@ class Poll:
     timestamps_ms: list[int]
     keys: list[bytes | None] | None = None
     headers: list[Headers] | None = None
+    source: tuple[str, int] | None = None
 
     def __len__(self) -> int:
         return len(self.values)

@@ -7,8 +7,8 @@ or the latest offset as the spec says, one that appears later always at its firs
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -16,6 +16,7 @@ from ingest.clock import Clock
 from ingest.errors import IngestError, StoreUnreachable
 from ingest.metadata.records import StreamOffsets
 from ingest.offsets import OffsetMap, furthest
+from ingest.protocol import Place
 from ingest.stream.supplier import RecordSupplier
 from ingest.supervisor.messages import StreamFailed, StreamSeen
 from ingest.supervisor.time_lags import TimeLags
@@ -36,6 +37,7 @@ class StreamView:
     error: str | None = None
     topic_id: str | None = None
     time_lags: OffsetMap | None = None  # ms by partition, where the spec asks for them
+    places: Mapping[int, Place] = field(default_factory=dict)
 
 
 class StreamDiscovery:
@@ -55,6 +57,7 @@ class StreamDiscovery:
         self._stored = stored
         self._post = post
         self._clock = clock
+        self.places: Mapping[int, Place] = {}  # of several topics; replaced as a whole
         self._read: Callable[[], OffsetMap] | None = None
         self._time_lags: TimeLags | None = None
         self._wake = threading.Event()
@@ -114,7 +117,8 @@ class StreamDiscovery:
             starts = log_starts.restrict(p for p in partitions if p not in stored.committed)
         if self._stopping:
             return
-        self._view = StreamView(log_starts, log_ends, self._clock.now_ms(), None, topic_id, self._view.time_lags)
+        lags = self._view.time_lags
+        self._view = StreamView(log_starts, log_ends, self._clock.now_ms(), None, topic_id, lags, self.places)
         self._post(StreamSeen(self._clock.monotonic_ms(), topic_id, starts, log_starts, log_ends))
         if self._time_lags is not None and self._read is not None:
             reached = furthest(OffsetMap() if stored is None else stored.committed, self._read())

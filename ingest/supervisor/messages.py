@@ -8,7 +8,8 @@ comes back as ``StoreRefused``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ingest.metadata.records import DesiredState, StreamOffsets
 from ingest.offsets import OffsetMap
@@ -16,6 +17,7 @@ from ingest.protocol import (
     AttemptRecord,
     CheckpointAsk,
     PauseReport,
+    Place,
     PublishOutcome,
     SequenceRecord,
     SequenceRef,
@@ -113,7 +115,8 @@ class StateLoaded:
 @dataclass(frozen=True, slots=True)
 class StreamSeen:
     """The topic was listed. ``starts``: where a partition without stored offsets begins (resolved
-    once, to numbers); ``log_starts``/``log_ends``: what the stream holds; ``topic`` None: the present."""
+    once, to numbers); ``log_starts``/``log_ends``: what the stream holds; ``topic`` None: the present;
+    ``places``: what its numbers stand for, of several topics."""
 
     now_ms: int
     topic_id: str | None
@@ -121,6 +124,7 @@ class StreamSeen:
     log_starts: OffsetMap = OffsetMap()
     log_ends: OffsetMap = OffsetMap()
     topic: str | None = None
+    places: Mapping[int, Place] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

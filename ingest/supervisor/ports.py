@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ingest.protocol import PauseReport, TaskCommand, TaskSpec
+from ingest.clock import Clock
+from ingest.metadata.store import MetadataStore
+from ingest.protocol import PauseReport, SequenceRecord, TaskCommand, TaskSpec
 from ingest.stream.supplier import RecordSupplier
+from ingest.stream.topics import Naming
 
-SupplierFactory = Callable[[dict[str, Any]], RecordSupplier]
-"""Builds a supplier for a supervisor spec (as posted); the caller's thread owns it."""
+SupplierFactory = Callable[[dict[str, Any], Naming], RecordSupplier]
+"""Builds a supplier for a supervisor spec (as posted); the caller's thread owns it. Where the spec reads several
+topics, their partitions are numbered by the ``Naming``."""
 
 TokenSource = Callable[[], str]
 """Draws a token that nobody can guess and nobody drew before."""
@@ -56,3 +62,21 @@ class TaskQueue(Protocol):
     def settled(self) -> None:
         """Says that attempts ended in the store: workers waiting for an acknowledgement may have it."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerPorts:
+    """What every runner of one leadership shares. ``on_lost`` is told, from any thread, that a newer
+    leader exists; ``on_terminated`` that a terminated supervisor has published all and its last task has
+    ended; ``on_sealed`` what was saved."""
+
+    store: MetadataStore
+    tasks: TaskClient
+    queue: TaskQueue
+    suppliers: SupplierFactory
+    tokens: TokenSource
+    clock: Clock
+    pool: Executor
+    on_lost: Callable[[], None]
+    on_terminated: Callable[[str], None]
+    on_sealed: Callable[[tuple[SequenceRecord, ...]], None]

@@ -6,12 +6,12 @@ Built from rows of the store, the last heartbeats and the stream as last seen; n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.metadata.records import DesiredState, GroupState, StreamOffsets
 from ingest.offsets import OffsetMap, furthest
-from ingest.protocol import AttemptRecord, AttemptState, SequenceState, TaskHeartbeat
+from ingest.protocol import AttemptRecord, AttemptState, Place, SequenceState, TaskHeartbeat
 from ingest.supervisor.health import Problem, Status
 from ingest.supervisor.machine_exceptions import ExceptionsView
 from ingest.supervisor.scaling import ScalingView
@@ -20,9 +20,9 @@ from segments.civil import format_iso_ms
 
 @dataclass(frozen=True, slots=True)
 class SupervisorFacts:
-    """Everything a status is made of. ``log_ends`` and ``seen_ms`` are the stream as last seen,
-    ``time_lags`` (ms) how far behind its newest record tasks are, where the spec asks for that;
-    ``reason`` says what only an operator can end, ``waiting_for`` what ends by itself."""
+    """Everything a status is made of. ``log_ends`` and ``seen_ms`` are the stream as last seen, ``time_lags`` (ms) how
+    far behind its newest record tasks are, where the spec asks for that; ``places`` what partitions stand for, of
+    several topics. ``reason`` says what only an operator can end, ``waiting_for`` what ends by itself."""
 
     supervisor: str
     datasource: str
@@ -43,6 +43,12 @@ class SupervisorFacts:
     scaling: ScalingView | None = None
     exceptions: ExceptionsView | None = None
     time_lags: OffsetMap | None = None
+    places: Mapping[int, Place] = field(default_factory=dict)
+
+
+def named(offsets: Mapping[int, int], places: Mapping[int, Place]) -> dict[str, int]:
+    """Druid's form of an offset map: by partition, of several topics by ``topic:partition``."""
+    return {places[p].name if p in places else str(p): offset for p, offset in offsets.items()}
 
 
 def status(facts: SupervisorFacts, now_ms: int) -> dict[str, Any]:
@@ -57,8 +63,8 @@ def status(facts: SupervisorFacts, now_ms: int) -> dict[str, Any]:
         "durationSeconds": facts.task_duration_ms // 1_000,
         "activeTasks": active,
         "publishingTasks": publishing,
-        "latestOffsets": facts.log_ends.to_json(),
-        "minimumLag": behind.to_json(),
+        "latestOffsets": named(facts.log_ends, facts.places),
+        "minimumLag": named(behind, facts.places),
         "aggregateLag": sum(behind.values()),
         "offsetsLastUpdated": None if facts.seen_ms is None else format_iso_ms(facts.seen_ms),
         "suspended": facts.desired is DesiredState.SUSPENDED,
@@ -68,7 +74,7 @@ def status(facts: SupervisorFacts, now_ms: int) -> dict[str, Any]:
         "recentErrors": [_error_event(problem) for problem in sorted(facts.problems, key=lambda p: p.at_ms)],
     }
     if facts.time_lags is not None:
-        payload["minimumLagMillis"] = facts.time_lags.to_json()
+        payload["minimumLagMillis"] = named(facts.time_lags, facts.places)
         payload["aggregateLagMillis"] = sum(facts.time_lags.values())
     if facts.reason is not None:
         payload["stateReason"] = facts.reason
@@ -137,15 +143,16 @@ def _task_entry(facts: SupervisorFacts, group: GroupState, attempt: AttemptRecor
     positions = attempt.positions if beat is None else furthest(attempt.positions, beat.positions)
     age_ms = now_ms - (attempt.created_ms if sequence is None else sequence.opened_at_ms)
     limit_ms = facts.task_duration_ms if reading else facts.completion_timeout_ms
-    behind = {str(p): max(0, facts.log_ends[p] - offset) for p, offset in positions.items() if p in facts.log_ends}
+    ends = facts.log_ends
+    behind = OffsetMap((p, max(0, ends[p] - offset)) for p, offset in positions.items() if p in ends)
     return {
         "id": attempt.task_id,
-        "startingOffsets": {} if sequence is None else sequence.start.to_json(),
+        "startingOffsets": {} if sequence is None else named(sequence.start, facts.places),
         "startTime": format_iso_ms(attempt.created_ms),
         "remainingSeconds": max(0, limit_ms - age_ms) // 1_000,
         "type": "ACTIVE" if reading else "PUBLISHING",
-        "currentOffsets": positions.to_json(),
-        "lag": behind if reading else None,
+        "currentOffsets": named(positions, facts.places),
+        "lag": named(behind, facts.places) if reading else None,
     }
 
 

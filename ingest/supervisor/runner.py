@@ -11,18 +11,16 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import structlog
 
-from ingest.clock import Clock
 from ingest.errors import AttemptRefused, IngestError, LeadershipLost, StoreUnreachable
 from ingest.metadata.records import DesiredState, SupervisorRecord
-from ingest.metadata.store import MetadataStore, StoreConflict
+from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap, furthest
-from ingest.protocol import PROTOCOL_VERSION, AttemptRecord, SealCommand, SequenceRecord, TaskCommand, TaskHeartbeat
+from ingest.protocol import PROTOCOL_VERSION, AttemptRecord, SealCommand, TaskCommand, TaskHeartbeat
 from ingest.spec import SupervisorSpec
 from ingest.spec.model import UNLIMITED
 from ingest.supervisor.config import SupervisorConfig
@@ -46,17 +44,16 @@ from ingest.supervisor.messages import (
     SequenceSealed,
     StateLoaded,
     StoreRefused,
-    StreamFailed,
-    StreamSeen,
     TaskAnswered,
     TaskBeat,
     TaskRegistered,
     TaskSilent,
     Tick,
 )
-from ingest.supervisor.ports import SupplierFactory, TaskClient, TaskQueue, TokenSource
+from ingest.supervisor.ports import RunnerPorts
 from ingest.supervisor.scaling import ScalingView
 from ingest.supervisor.store_commands import StoreCommands
+from ingest.supervisor.watching import watch
 
 log = structlog.get_logger()
 
@@ -65,24 +62,6 @@ STORE_RETRY_S = (0.1, 0.3, 1.0, 2.0)
 PROBLEMS_KEPT = 3
 BREAK_S = (0.2, 1.0, 5.0, 30.0)
 WHOLE_AGAIN_MS = 60_000
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerPorts:
-    """What every runner of one leadership shares. ``on_lost`` is told, from any thread, that a newer
-    leader exists; ``on_terminated`` that a terminated supervisor has published all and its last task has
-    ended; ``on_sealed`` what was saved."""
-
-    store: MetadataStore
-    tasks: TaskClient
-    queue: TaskQueue
-    suppliers: SupplierFactory
-    tokens: TokenSource
-    clock: Clock
-    pool: Executor
-    on_lost: Callable[[], None]
-    on_terminated: Callable[[str], None]
-    on_sealed: Callable[[tuple[SequenceRecord, ...]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,20 +179,7 @@ class SupervisorRunner:
     # ---------------------------------------------------------------- the loop
 
     def _discover(self, spec: SupervisorSpec) -> StreamDiscovery:
-        def post(event: StreamSeen | StreamFailed) -> None:
-            self.post(replace(event, topic=spec.io.topic) if isinstance(event, StreamSeen) else event)
-
-        discovery = StreamDiscovery(
-            spec.supervisor,
-            lambda: self._ports.suppliers(spec.posted),
-            spec.io.use_earliest_offset,
-            lambda: self._ports.store.offsets(spec.supervisor, spec.io.topic),
-            post,
-            self._ports.clock,
-        )
-        if spec.io.time_lag:
-            discovery.measure_time_lags(spec.tuning.offset_fetch_period_ms, self._read_by_tasks)
-        return discovery
+        return watch(spec, self._generation, self._ports, self.post, self._read_by_tasks)
 
     def _read_by_tasks(self) -> OffsetMap:
         return furthest(*(beat.positions for beat in list(self._beats.values())))

@@ -7,7 +7,7 @@ from typing import Any
 from ingest.clock import Clock
 from ingest.metadata.records import StreamOffsets
 from ingest.metadata.store import MetadataStore
-from ingest.protocol import AttemptRecord, AttemptState, SequenceRecord, TaskSpec
+from ingest.protocol import AttemptRecord, AttemptState, SequenceRecord, TaskSpec, pattern_of
 from ingest.supervisor.config import SupervisorConfig, SupervisorState
 from ingest.supervisor.messages import (
     AddPartitions,
@@ -161,6 +161,8 @@ class StoreCommands:
         self, config: SupervisorConfig, attempt: AttemptRecord, sequences: tuple[SequenceRecord, ...]
     ) -> TaskSpec:
         offsets = self._store.offsets(config.supervisor, config.topic)
+        mine = {partition for record in sequences for partition in record.start}
+        places = self._store.places(config.supervisor, config.topic) if pattern_of(config.topic) is not None else ()
         return TaskSpec(
             task_id=attempt.task_id,
             attempt=attempt.attempt,
@@ -174,6 +176,7 @@ class StoreCommands:
             sequences=sequences,
             specs=self.specs(config, sequences),
             committer=attempt.committer,
+            places=tuple(place for place in places if place.number in mine),
         )
 
     def specs(self, config: SupervisorConfig, sequences: tuple[SequenceRecord, ...]) -> dict[int, dict[str, Any]]:

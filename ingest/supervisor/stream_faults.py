@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ingest.metadata.records import StreamOffsets
 from ingest.offsets import OffsetMap
-from ingest.protocol import SequenceRecord
+from ingest.protocol import SequenceRecord, split_ids
 from ingest.supervisor.messages import StreamSeen
 from ingest.supervisor.state import Group
 
@@ -33,21 +33,45 @@ def stream_fault(topic: str, stored: StreamOffsets, held: OffsetMap, seen: Strea
     ``held`` says how far live attempts hold what was read (``held_through``): records below need not be in the
     stream any more.
     """
-    if stored.topic_id is not None and seen.topic_id is not None and stored.topic_id != seen.topic_id:
-        return StreamFault(
-            f"topic {topic!r} was deleted and created again (id {seen.topic_id}, was {stored.topic_id}): the stored "
-            "offsets belong to the old one; reset the supervisor to read the new one from its start",
-            seen.log_starts,
-        )
+    made_again = _made_again(topic, stored, seen)
+    if made_again is not None:
+        return made_again
     beyond = {p: o for p, o in stored.committed.items() if o > seen.log_ends.get(p, o)}
     if beyond:
         partition, offset = next(iter(beyond.items()))
         return StreamFault(
-            f"topic {topic!r} partition {partition} ends at {seen.log_ends[partition]}, before the committed offset "
+            f"{_name(topic, partition, seen)} ends at {seen.log_ends[partition]}, before the committed offset "
             f"{offset}: the log was truncated; reset the partition's offset to read on",
             seen.log_starts.restrict(beyond),
         )
     return _expired(topic, held, seen)
+
+
+def _made_again(topic: str, stored: StreamOffsets, seen: StreamSeen) -> StreamFault | None:
+    """Of several topics only those that were made again must move."""
+    if stored.topic_id is None or seen.topic_id is None or stored.topic_id == seen.topic_id:
+        return None
+    moves, was, found = seen.log_starts, stored.topic_id, seen.topic_id
+    if seen.places:
+        before, now = split_ids(stored.topic_id), split_ids(seen.topic_id)
+        other = [name for name in sorted(before) if now.get(name, before[name]) != before[name]]
+        if not other:
+            return None  # topics came or went
+        topic = other[0]
+        moves = OffsetMap((p, o) for p, o in moves.items() if seen.places[p].topic in other)
+        was, found = before[topic], now[topic]
+    return StreamFault(
+        f"topic {topic!r} was deleted and created again (id {found}, was {was}): the stored "
+        "offsets belong to the old one; reset the supervisor to read the new one from its start",
+        moves,
+    )
+
+
+def _name(topic: str, partition: int, seen: StreamSeen) -> str:
+    place = seen.places.get(partition)
+    if place is not None:
+        topic, partition = place.topic, place.partition
+    return f"topic {topic!r} partition {partition}"
 
 
 def _expired(topic: str, held: OffsetMap, seen: StreamSeen) -> StreamFault | None:
@@ -56,7 +80,7 @@ def _expired(topic: str, held: OffsetMap, seen: StreamSeen) -> StreamFault | Non
         return None
     partition, reached = next(iter(gone.items()))
     return StreamFault(
-        f"topic {topic!r} partition {partition}: offsets {reached} to {seen.log_starts[partition]} have expired before "
+        f"{_name(topic, partition, seen)}: offsets {reached} to {seen.log_starts[partition]} have expired before "
         "they were read; reset the partition's offset to go on, or set tuningConfig.resetOffsetAutomatically",
         seen.log_starts.restrict(gone),
         expired=True,

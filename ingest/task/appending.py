@@ -146,7 +146,7 @@ class AppenderRows:
             "details": list(problem.details),
             "partition": problem.partition,
             "offset": problem.offset,
-        }
+        } | ({} if problem.source is None else dict(zip(("topic", "partition"), problem.source, strict=True)))
 
     def held(self) -> tuple[int, int]:
         return self._appenderator.held()

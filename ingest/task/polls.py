@@ -66,4 +66,5 @@ def _part(poll: Poll, low: int, high: int, first: int, end: int) -> Poll:
         poll.timestamps_ms[low:high],
         None if poll.keys is None else poll.keys[low:high],
         None if poll.headers is None else poll.headers[low:high],
+        poll.source,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -142,8 +143,9 @@ def _add_changes(router: APIRouter, overlord: Overlord) -> None:
     async def reset_offsets(supervisor: str, request: Request) -> Response:
         """Moves the named partitions; Druid's metadata document with ``partitionOffsetMap``."""
         posted = await json_of(request)
-        topic = await run_in_threadpool(lambda: overlord.spec(supervisor).io.topic)
-        moves = _moves(posted, topic)
+        io = (await run_in_threadpool(overlord.spec, supervisor)).io
+        numbers = None if io.topic_pattern is None else await run_in_threadpool(overlord.places, supervisor)
+        moves = _moves(posted, io.stream, numbers)
         dropped = flag(request, "discard")
         await run_in_threadpool(lambda: overlord.reset_offsets(supervisor, moves, discard=dropped))
         return JsonResponse({"id": supervisor})
@@ -212,8 +214,11 @@ def _version(item: SpecVersion) -> dict[str, Any]:
     return {"spec": spec, "version": format_iso_ms(item.created_ms)}
 
 
-def _moves(posted: Any, topic: str) -> OffsetMap:
-    """The offsets of Druid's ``{"type":"kafka","partitions":{"type":"end","stream":…,"partitionOffsetMap":{…}}}``."""
+def _moves(posted: Any, topic: str, numbers: Mapping[str, int] | None) -> OffsetMap:
+    """The offsets of Druid's ``{"type":"kafka","partitions":{"type":"end","stream":…,"partitionOffsetMap":{…}}}``.
+
+    ``numbers`` are those of the partitions of several topics, which the map names ``topic:partition``.
+    """
     partitions = posted.get("partitions") if isinstance(posted, dict) else None
     if not isinstance(partitions, dict) or not isinstance(partitions.get("partitionOffsetMap"), dict):
         raise BadRequest("partitions.partitionOffsetMap: an object of partition to offset is needed")
@@ -222,9 +227,11 @@ def _moves(posted: Any, topic: str) -> OffsetMap:
     moves: dict[int, int] = {}
     for partition, offset in partitions["partitionOffsetMap"].items():
         is_offset = isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset < 2**63
-        if not is_number(str(partition)) or not is_offset:
+        if numbers is not None and str(partition) not in numbers:
+            raise BadRequest(f"partitionOffsetMap: {partition!r} is no topic:partition that this supervisor reads")
+        if (numbers is None and not is_number(str(partition))) or not is_offset:
             raise BadRequest(f"partitionOffsetMap: {partition!r}: {offset!r} is no partition with an offset from 0 on")
-        moves[int(partition)] = offset
+        moves[int(partition) if numbers is None else numbers[str(partition)]] = offset
     if not moves:
         raise BadRequest("partitionOffsetMap: names no partition")
     return OffsetMap(moves)

@@ -83,7 +83,7 @@ def test_an_overlord_that_cannot_begin_its_term_begins_another(fault: Exception)
     store.supervisor_faults = [fault]
     stream = MemoryStream()
     ports = OverlordPorts(
-        store, MemoryDeepStorage(), NoTasks(), lambda _: MemorySupplier(stream, "t"), lambda: "token", SystemClock()
+        store, MemoryDeepStorage(), NoTasks(), lambda *_: MemorySupplier(stream, "t"), lambda: "token", SystemClock()
     )
     overlord = Overlord(ports, LeaderSettings("one", "one:1", LEASE_MS))
     overlord.start()

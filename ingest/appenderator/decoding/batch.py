@@ -36,13 +36,14 @@ _COUNT_FIELDS = ("good", "partly_good", "unparseable", "filtered", "tombstones",
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A message for the quarantine: raw bytes, place, Kafka's time (-1: none) and the reason."""
+    """A message for the quarantine: raw bytes, place, Kafka's time (-1: none), the reason. ``source``: see ``Poll``."""
 
     partition: int
     offset: int
     timestamp_ms: int
     value: bytes
     reason: str
+    source: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class RowProblem:
     unparseable: bool
     details: tuple[str, ...]
     input: str
+    source: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

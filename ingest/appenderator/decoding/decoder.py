@@ -51,6 +51,7 @@ class _Messages:
     partitions: Ints
     timestamps_ms: Ints
     runs: tuple[Run, ...]
+    sources: dict[int, tuple[str, int]]
 
 
 class RowDecoder:
@@ -267,6 +268,7 @@ def _gather(polls: Sequence[Poll]) -> _Messages:
         np.concatenate([empty, *partitions]),
         np.concatenate([empty, *timestamps]),
         tuple(runs),
+        {poll.partition: poll.source for poll in polls if poll.source is not None},
     )
 
 
@@ -284,10 +286,12 @@ def _judge(messages: _Messages, slow: dict[int, SlowMessage], fates: Fates) -> t
         if not details:
             continue
         partition, offset = int(messages.partitions[at]), int(messages.offsets[at])
+        source = messages.sources.get(partition)
         value = messages.values[at] or b""
         if message.reasons or not message.rows:
             time_ms = int(messages.timestamps_ms[at])
-            rejected.append(Rejected(partition, offset, time_ms, value, "; ".join(message.reasons or details)))
+            reason = "; ".join(message.reasons or details)
+            rejected.append(Rejected(partition, offset, time_ms, value, reason, source))
         shown = value[:_INPUT_SHOWN_BYTES].decode(errors="replace")
-        problems.append(RowProblem(partition, offset, fates[at] == Fate.UNPARSEABLE, details, shown))
+        problems.append(RowProblem(partition, offset, fates[at] == Fate.UNPARSEABLE, details, shown, source))
     return rejected, problems

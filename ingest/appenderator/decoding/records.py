@@ -24,7 +24,8 @@ def messages_of(polls: Sequence[Poll], form: InputFormat) -> list[Any]:
             continue
         keys = poll.keys if poll.keys is not None else repeat(None)
         times = poll.timestamps_ms if len(poll.timestamps_ms) == len(poll.values) else repeat(-1)
-        messages.extend(map(KafkaRecord, poll.values, keys, _headers_of(poll), times))
+        topic = repeat(None if poll.source is None else poll.source[0])
+        messages.extend(map(KafkaRecord, poll.values, keys, _headers_of(poll), times, topic))
     return messages
 
 

@@ -23,7 +23,7 @@ def test_a_broker_that_never_answers_is_unhealthy_within_about_ten_seconds() -> 
 
 def test_a_look_at_a_broker_that_takes_connections_and_says_nothing_ends_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        observer = kafka_observer(spec(broker=f"127.0.0.1:{silent.getsockname()[1]}"))
+        observer = kafka_observer(spec(broker=f"127.0.0.1:{silent.getsockname()[1]}"), lambda *_: ())
         began = time.monotonic()
         with pytest.raises(BrokerUnreachable):
             observer.topic_id()

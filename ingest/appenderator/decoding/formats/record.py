@@ -12,12 +12,14 @@ from ingest.stream.supplier import Headers
 
 
 class KafkaRecord(NamedTuple):
-    """One record as ``KafkaDocuments`` reads it; ``timestamp_ms`` is -1 where the record has none."""
+    """One record as ``KafkaDocuments`` reads it; ``timestamp_ms`` is -1 where the record has none, ``topic``
+    None where it is the one that the spec names."""
 
     value: bytes | None
     key: bytes | None
     headers: Headers
     timestamp_ms: int
+    topic: str | None = None
 
 
 class KafkaDocuments:
@@ -73,7 +75,7 @@ class KafkaDocuments:
         """A later header of the same name wins; a header wins over time, topic and key."""
         form = self._form
         found: dict[str, Any] = {form.key_column: key[0]} if key else {}
-        found[form.topic_column] = form.topic
+        found[form.topic_column] = form.topic if message.topic is None else message.topic
         found[form.timestamp_column] = None if message.timestamp_ms < 0 else message.timestamp_ms
         if form.header_encoding is not None and message.headers:
             for name, value in message.headers:

@@ -102,7 +102,7 @@ def test_all_faults_are_told_at_once_each_with_its_path() -> None:
                 "granularitySpec": {"segmentGranularity": "fortnight", "rollup": "maybe"},
                 "transformSpec": {"transforms": [{"name": "x"}], "filter": {"type": "javascript"}},
             },
-            "ioConfig": {"topicPattern": "x.*", "inputFormat": {"type": "parquet"}, "taskCount": "two"},
+            "ioConfig": {"topicPattern": "x(", "inputFormat": {"type": "parquet"}, "taskCount": "two"},
             "tuningConfig": {"type": "kafka", "maxRowsPerSegment": 0},
         },
     }
@@ -133,6 +133,7 @@ def test_all_faults_are_told_at_once_each_with_its_path() -> None:
     ("path", "value", "where"),
     [
         ("dataSchema/parser", {"type": "string"}, "$.spec.dataSchema.parser"),
+        ("ioConfig/topicPattern", "clicks-.*", "$.spec.ioConfig.topicPattern"),
         ("dataSchema/parser", {"type": "orc", "parseSpec": {}}, "$.spec.dataSchema.parser.type"),
         ("dataSchema/dimensionsSpec/spatialDimensions", [{}], "$.spec.dataSchema.dimensionsSpec.spatialDimensions"),
         ("dataSchema/metricsSpec", [{"type": "javascript"}], "$.spec.dataSchema.metricsSpec[0].type"),
@@ -329,3 +330,19 @@ def test_a_format_without_its_library_is_refused_with_the_line_that_installs_it(
     form = {"type": "avro_stream", "avroBytesDecoder": {"type": "schema_registry", "url": "http://a:1"}}
     cures = [problem.cure for problem in problems(spec_with("ioConfig/inputFormat", form))]
     assert "pip install 'siltstone[avro]'" in cures and "pip install 'siltstone[registry]'" in cures
+
+
+def test_a_pattern_of_topics_is_a_stream_of_its_own() -> None:
+    posted = spec_with("ioConfig/topicPattern", "clicks-.*")
+    topic = posted["spec"]["ioConfig"].pop("topic")
+    io = parse_supervisor_spec(posted)[0].io
+    assert (io.topic, io.stream, io.topic_pattern) == ("/clicks-.*/", "clicks-.*", "clicks-.*")
+    single = parse_supervisor_spec(spec_with("ioConfig/topic", topic))[0].io
+    assert (single.stream, single.topic_pattern) == (topic, None)
+
+
+@pytest.mark.parametrize("pattern", ["", "(", r"a(?=b)", r"(a)\1", "a++"])
+def test_a_pattern_that_cannot_be_matched_in_linear_time_is_refused(pattern: str) -> None:
+    posted = spec_with("ioConfig/topicPattern", pattern)
+    del posted["spec"]["ioConfig"]["topic"]
+    assert [p.path for p in problems(posted)] == ["$.spec.ioConfig.topicPattern"]

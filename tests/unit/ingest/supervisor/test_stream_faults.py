@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ingest.metadata.records import StreamOffsets
 from ingest.offsets import OffsetMap
+from ingest.protocol import Place, join_ids
 from ingest.supervisor.messages import StreamSeen
 from ingest.supervisor.stream_faults import StreamFault, stream_fault
 
@@ -57,3 +58,29 @@ def test_a_range_that_expired_unread_is_named() -> None:
 def test_records_that_a_live_attempt_has_read_may_expire() -> None:
     assert judged({0: 5}, {0: (7, 20)}, held={0: 6}) is not None
     assert judged({0: 5}, {0: (7, 20)}, held={0: 7}) is None
+
+
+PLACES = {0: Place(0, "eu", 4), 1: Place(1, "us", 0), 2: Place(2, "asia", 0)}
+
+
+def judged_of_several(seen_ids: dict[str, str], committed: dict[int, int], ends: dict[int, int]) -> StreamFault | None:
+    ids = join_ids({"eu": "a", "us": "b"})
+    stored = StreamOffsets("s", "/.*/", ids, OffsetMap(committed), OffsetMap(), OffsetMap())
+    starts = OffsetMap((p, 0) for p in ends)
+    seen = StreamSeen(0, join_ids(seen_ids), OffsetMap(), starts, OffsetMap(ends), places=PLACES)
+    return stream_fault("/.*/", stored, OffsetMap(), seen)
+
+
+def test_of_several_topics_only_those_made_again_move() -> None:
+    fault = judged_of_several({"eu": "a", "us": "z"}, {0: 5, 1: 9}, {0: 5, 1: 2})
+    assert fault is not None and "'us' was deleted and created again (id z, was b)" in fault.reason
+    assert fault.moves == OffsetMap({1: 0})
+
+
+def test_topics_that_come_and_go_are_no_fault() -> None:
+    assert judged_of_several({"eu": "a", "asia": "c"}, {0: 5, 1: 9}, {0: 5, 2: 7}) is None
+
+
+def test_a_fault_of_several_topics_names_topic_and_partition() -> None:
+    fault = judged_of_several({"eu": "a", "us": "b"}, {0: 5, 1: 9}, {0: 3, 1: 9})
+    assert fault is not None and "topic 'eu' partition 4 ends at 3" in fault.reason

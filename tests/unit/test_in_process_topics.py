@@ -1,0 +1,173 @@
+"""A supervisor of several topics, joined in memory: topics join, offsets are told by topic and partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ingest.offsets import OffsetMap
+from ingest.overlord.overlord import WrongState
+from tests.in_process import System, click, eventually, spec
+from tests.unit.server.test_api import SUPERVISOR, World
+
+STREAM = "/clicks-.*/"
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[System]:
+    found = System(tmp_path)
+    yield found
+    found.stop()
+
+
+def pattern_spec(pattern: str = "clicks-.*", **tuning: Any) -> dict[str, Any]:
+    posted = spec(**tuning)
+    io = posted["spec"]["ioConfig"]
+    del io["topic"]
+    io["topicPattern"] = pattern
+    return posted
+
+
+def running(system: System, **settings: Any) -> None:
+    """Two topics: clicks-eu of two partitions, clicks-us of one; `others` matches not."""
+    for topic, partitions in (("clicks-eu", 2), ("clicks-us", 1), ("others", 1)):
+        system.stream.create_topic(topic, partitions)
+        for partition in range(partitions):
+            system.stream.append(topic, partition, [click(n) for n in range(50)])
+    system.start()
+    system.overlord.submit(pattern_spec(**settings))
+
+
+def payload(system: System) -> dict[str, Any]:
+    return dict(system.overlord.status("clicks")["payload"])
+
+
+def committed(system: System) -> dict[str, int]:
+    names = {place.number: place.name for place in system.store.places("clicks", STREAM)}
+    stored = system.store.offsets("clicks", STREAM)
+    return {} if stored is None else {names[p]: offset for p, offset in stored.committed.items()}
+
+
+def test_all_topics_that_match_are_read_and_told_by_topic_and_partition(system: System) -> None:
+    running(system)
+    eventually(lambda: system.records_read() == 150)
+    eventually(lambda: payload(system)["aggregateLag"] == 0)
+    told = payload(system)
+    whole = {"clicks-eu:0": 50, "clicks-eu:1": 50, "clicks-us:0": 50}
+    assert (told["stream"], told["partitions"], told["latestOffsets"]) == ("clicks-.*", 3, whole)
+    [task] = told["activeTasks"]
+    eventually(lambda: payload(system)["activeTasks"][0]["currentOffsets"] == whole)
+    assert task["startingOffsets"] == dict.fromkeys(whole, 0)
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 150)
+    assert committed(system) == whole
+
+
+def test_a_topic_that_appears_later_joins_from_its_first_record(system: System) -> None:
+    running(system)
+    eventually(lambda: system.records_read() == 150)
+    system.stream.create_topic("clicks-asia", 2)
+    system.stream.append("clicks-asia", 1, [click(n) for n in range(20)])
+    eventually(lambda: system.look() and "clicks-asia:1" in payload(system)["latestOffsets"])
+    eventually(lambda: any(t.runner.view.positions.get(4) == 20 for t in system.tasks()), what="read")
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 170)
+    assert committed(system)["clicks-asia:1"] == 20
+    numbers = [place.name for place in system.store.places("clicks", STREAM)]
+    assert numbers == ["clicks-eu:0", "clicks-eu:1", "clicks-us:0", "clicks-asia:0", "clicks-asia:1"]
+
+
+def test_the_next_leader_finds_the_same_numbers(system: System) -> None:
+    running(system, taskCount=2)
+    eventually(lambda: sum(sum(t.runner.view.positions.values()) for t in system.tasks()) == 150)
+    before = system.store.places("clicks", STREAM)
+    system.overlord.stop()
+    system.overlord = system.new_overlord("overlord-2")
+    system.overlord.start()
+    eventually(lambda: system.overlord.is_leading)
+    system.stream.append("clicks-us", 0, [click(n) for n in range(50)])
+    eventually(lambda: system.look() and payload(system)["latestOffsets"].get("clicks-us:0") == 100)
+    eventually(lambda: payload(system)["aggregateLag"] == 0)
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 200)
+    assert system.store.places("clicks", STREAM) == before
+
+
+def test_rejected_records_and_the_topic_column_name_the_topic_they_came_from(system: System) -> None:
+    posted = pattern_spec()
+    posted["spec"]["dataSchema"]["dimensionsSpec"]["dimensions"].append("kafka.topic")
+    posted["spec"]["ioConfig"]["inputFormat"] = {"type": "kafka", "valueFormat": {"type": "json"}}
+    for topic in ("clicks-eu", "clicks-us"):
+        system.stream.create_topic(topic, 2)
+        system.stream.append(topic, 1, [click(1), b"{not json"])
+    system.start()
+    system.overlord.submit(posted)
+    eventually(lambda: system.records_read() == 4)
+    eventually(lambda: len(system.overlord.parse_errors("clicks")) == 2)
+    places = {(error["topic"], error["partition"], error["offset"]) for error in system.overlord.parse_errors("clicks")}
+    assert places == {("clicks-eu", 1, 1), ("clicks-us", 1, 1)}
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 2)
+    [file] = system.store.quarantine_files("clicks", 10)
+    local = system.root / "quarantine.parquet"
+    system.storage.pull(file.load_spec, local)
+    rejected = pq.read_table(local).to_pylist()
+    assert {(row["topic"], row["partition"], row["offset"]) for row in rejected} == places
+    [segment] = system.store.segments("clicks", None, 10, False)
+    system.storage.pull(segment.segment.load_spec, local)
+    assert sorted(map(str, pq.read_table(local).column("kafka.topic").to_pylist())) == ["clicks-eu", "clicks-us"]
+
+
+def test_a_topic_made_again_is_named_and_only_its_partitions_move_by_a_reset(system: System) -> None:
+    running(system)
+    eventually(lambda: system.records_read() == 150)
+    system.stream.delete_topic("clicks-us")
+    system.stream.create_topic("clicks-us", 1)
+    system.stream.append("clicks-us", 0, [click(n) for n in range(30)])
+    eventually(lambda: system.look() and "'clicks-us' was deleted" in str(payload(system).get("stateReason")))
+    system.overlord.reset_offsets(
+        "clicks", OffsetMap({system.overlord.places("clicks")["clicks-us:0"]: 0}), discard=True
+    )
+    eventually(lambda: system.look() and committed(system).get("clicks-us:0") == 0)
+    eventually(lambda: system.look() and payload(system).get("stateReason") is None, what="healthy again")
+    eventually(lambda: any(t.runner.view.positions.get(2) == 30 for t in system.tasks()), what="read anew")
+    system.overlord.suspend("clicks")
+    eventually(lambda: committed(system) == {"clicks-eu:0": 50, "clicks-eu:1": 50, "clicks-us:0": 30})
+
+
+def test_a_deleted_topic_stops_no_other(system: System) -> None:
+    running(system)
+    eventually(lambda: system.records_read() == 150)
+    system.stream.delete_topic("clicks-us")
+    system.stream.append("clicks-eu", 0, [click(n) for n in range(25)])
+    eventually(lambda: system.records_read() == 175)
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 175)
+
+
+def test_another_pattern_waits_until_the_tasks_of_the_old_one_have_ended(system: System) -> None:
+    running(system)
+    eventually(lambda: system.records_read() == 150)
+    with pytest.raises(WrongState, match=r"still reads topic 'clicks-\.\*'"):
+        system.overlord.submit(pattern_spec("others"))
+
+
+def test_offsets_are_reset_by_topic_and_partition_over_http(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    try:
+        world.system.stream.create_topic("clicks-eu", 1)
+        world.system.stream.append("clicks-eu", 0, [click(n) for n in range(10)])
+        world.post(SUPERVISOR, pattern_spec())
+        eventually(lambda: world.system.records_read() == 10)
+        moves = {"partitions": {"type": "end", "stream": "clicks-.*", "partitionOffsetMap": {"clicks-eu:0": 4}}}
+        world.post(f"{SUPERVISOR}/clicks/resetOffsets", moves)
+        eventually(lambda: committed(world.system) == {"clicks-eu:0": 4})
+        moves["partitions"]["partitionOffsetMap"] = {"0": 4}
+        refused = world.http.post(f"{SUPERVISOR}/clicks/resetOffsets", json=moves)
+        assert refused.status_code == 400 and "no topic:partition" in refused.text
+    finally:
+        world.system.stop()
