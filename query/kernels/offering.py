@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from query.kernels import bloom, texts
+from query.kernels import bloom, texts, versions
 from query.kernels.kernel import Kernel
 from query.kernels.lookup import lookup_kernel
 from query.model import FunctionUse
@@ -52,10 +52,9 @@ def _create(connection: duckdb.DuckDBPyConnection, use: FunctionUse, pairs: Pair
 
 
 def _kernel(name: str) -> Kernel:
-    if name in texts.KERNELS:
-        return texts.KERNELS[name]
-    if name in bloom.KERNELS:
-        return bloom.KERNELS[name]
+    for kernels in (texts.KERNELS, versions.KERNELS, bloom.KERNELS):
+        if name in kernels:
+            return kernels[name]
     # Loaded only by who needs it: the library of sketches takes a quarter of a second.
     from query.kernels.sketches import kernel
 

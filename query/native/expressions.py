@@ -88,11 +88,12 @@ def parsed(text: str) -> Expression:
 
 @dataclass(slots=True)
 class Compiler:
-    """Compiles trees; ``column`` says what a name means."""
+    """Compiles trees; ``column`` says what a name means, ``sketch`` where a sketch is asked for."""
 
     session: Session
     column: Callable[[str], Term]
     bound: dict[str, Term] = field(default_factory=dict)
+    sketch: Callable[[str], Term] | None = None
 
     @property
     def frame(self) -> Frame:
@@ -117,8 +118,9 @@ class Compiler:
             return self._binary(tree)
         if isinstance(tree, Lambda):
             raise InvalidQuery("a lambda stands only before the array it is for")
-        from query.native import expression_functions
+        from query.native import expression_folds, expression_functions
 
+        assert expression_folds, "importing it registers its functions"
         return expression_functions.called(self, tree)
 
     def value(self, tree: Expression) -> Term:
@@ -142,7 +144,8 @@ class Compiler:
         """
         if len(lambda_.parameters) != len(members):
             raise InvalidQuery(f"the lambda takes {len(lambda_.parameters)} parameters, {len(members)} are given")
-        return Compiler(self.session, self.column, self.bound | dict(zip(lambda_.parameters, members, strict=True)))
+        bound = self.bound | dict(zip(lambda_.parameters, members, strict=True))
+        return Compiler(self.session, self.column, bound, self.sketch)
 
     def _unary(self, tree: Unary) -> Term:
         if tree.operator == "!":

@@ -1,26 +1,24 @@
-"""Druid's orders of text as SQL sort keys: lexicographic, numeric, alphanumeric, strlen."""
+"""Druid's orders of text as SQL sort keys: lexicographic, numeric, alphanumeric, strlen, version."""
 
 from __future__ import annotations
 
-from query.errors import InvalidQuery, UnsupportedQuery
+from query.errors import InvalidQuery
 from query.native.rows import plain
 from query.sql.casts import as_string, cast_to
 from query.sql.frame import Session
 from query.sql.term import Term
 from query.sql.types import DOUBLE, Family
 
-ORDERS = ("lexicographic", "numeric", "alphanumeric", "strlen")
+ORDERS = ("lexicographic", "numeric", "alphanumeric", "strlen", "version")
 
 
 def known_order(name: str, path: str) -> str:
     """The order again, in lower case.
 
     Raises:
-        QueryError: there is no such order, or it is not built.
+        InvalidQuery: there is no such order.
     """
     lower = name.lower()
-    if lower == "version":
-        raise UnsupportedQuery(f"{path}: the order 'version' is not supported")
     if lower not in ORDERS:
         raise InvalidQuery(f"{path}: {name!r} is none of the orders {', '.join(ORDERS)}")
     return lower
@@ -38,6 +36,8 @@ def sort_key(session: Session, operand: Term, order: str) -> str:
     text = as_string(plain(operand))
     if order == "lexicographic":
         return text.sql
+    if order == "version":
+        return f"{session.kernel('text_version_key')}({text.sql})"
     if order == "strlen":
         return f"(CASE WHEN {text.sql} IS NOT NULL THEN row(length({text.sql}), {text.sql}) END)"
     if order == "numeric":

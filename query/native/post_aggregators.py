@@ -56,7 +56,7 @@ def post_aggregate(session: Session, part: Part, names: Names) -> Term:
     if kind == "arithmetic":
         return _arithmetic(session, part, names)
     if kind == "expression":
-        found = plain(Compiler(session, names).term(parsed(part.text("expression"))))
+        found = plain(Compiler(session, names, sketch=names.sketch).term(parsed(part.text("expression"))))
         return as_type(found, part.text("outputType")) if part.has("outputType") else found
     if kind in ("longGreatest", "longLeast", "doubleGreatest", "doubleLeast"):
         return _extreme(session, part, names)

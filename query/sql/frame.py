@@ -10,9 +10,10 @@ from sqlglot import exp
 
 from query.errors import InvalidQuery, UnknownName, UnsupportedQuery
 from query.model import FunctionUse, SqlParameter
-from query.sql.multi_value import each_member
+from query.sql.multi_value import mapped
 from query.sql.scope import OpenTable, Scope, where
 from query.sql.term import Term
+from query.sql.types import VARCHAR
 
 if TYPE_CHECKING:
     from query.sql.catalogue import Catalogue
@@ -79,16 +80,21 @@ def scalar(*names: str, least: int = 1, most: int | None = None) -> Callable[[Sc
 
 
 def per_member(frame: Frame, terms: list[Term], rule: ScalarRule) -> Term:
-    """Applies a rule to terms of which at most one holds several values."""
-    several = [at for at, term in enumerate(terms) if term.type.multi]
-    if not several:
-        return rule(frame, terms)
-    if len(several) > 1:
-        raise UnsupportedQuery("two multi-value strings in one expression are not supported")
-    at = several[0]
-    return each_member(
-        frame.session.fresh("x"), terms[at], lambda member: rule(frame, [*terms[:at], member, *terms[at + 1 :]])
-    )
+    """Applies a rule to terms, of which some may hold several values: to each combination of their members."""
+    lists: dict[str, str] = {}
+    single: list[Term] = []
+    for term in terms:
+        if not term.type.multi:
+            single.append(term)
+            continue
+        from_, member = term.lists, term.member
+        if not from_:
+            member = frame.session.member(term.sql)
+            from_ = ((term.sql, member),)
+        lists.update(from_)
+        single.append(Term(member, VARCHAR))
+    found = rule(frame, single)
+    return mapped(tuple(lists.items()), found) if lists else found
 
 
 @dataclass(slots=True)
@@ -104,6 +110,13 @@ class Session:
     counter: int = 0
     markers: dict[int, int] = field(default_factory=dict)
     functions: dict[str, FunctionUse] = field(default_factory=dict)
+    members: dict[str, str] = field(default_factory=dict)
+
+    def member(self, list_sql: str) -> str:
+        """What a member of a list is called wherever that list is gone through."""
+        if list_sql not in self.members:
+            self.members[list_sql] = self.fresh("x")
+        return self.members[list_sql]
 
     def fresh(self, prefix: str) -> str:
         """An internal name that occurs once in the statement."""

@@ -1,8 +1,12 @@
-"""Multi-value strings: any member in conditions, each member in functions, one group per member."""
+"""Multi-value strings: any member in conditions, each member in functions, one group per member.
+
+A function of several strings, or of one string several times, is one change of members: ``upper(x) || x`` puts each
+member beside itself, ``x || y`` each of one beside each of the other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from query.errors import UnsupportedQuery
 from query.sql.term import Term
@@ -26,15 +30,25 @@ def any_member(name: str, term: Term, condition: Callable[[Term], str]) -> str:
     return f"(CASE WHEN len({term.sql}) > 0 THEN len({fitting}) > 0 END)"
 
 
-def each_member(name: str, term: Term, change: Callable[[Term], Term]) -> Term:
-    """The list with every member changed.
+def mapped(lists: Sequence[tuple[str, str]], inner: Term) -> Term:
+    """The list with what becomes of every member of a list, or of every combination of members of several.
+
+    ``lists`` are the lists with the names by which ``inner`` calls their members.
 
     Raises:
         UnsupportedQuery: the change gives no text.
     """
-    inner = change(Term(name, VARCHAR))
     if inner.family is not Family.STRING or inner.type.multi:
         raise UnsupportedQuery(
             "this function is not supported on a multi-value string; use MV_TO_ARRAY or MV_TO_STRING"
         )
-    return Term(f"list_transform({term.sql}, lambda {name}: {inner.sql})", MULTI_VARCHAR)
+    if len(lists) == 1:
+        sql = f"list_transform({lists[0][0]}, lambda {lists[0][1]}: {inner.sql})"
+    else:
+        sql = inner.sql
+        for at, (source, name) in enumerate(reversed(lists)):
+            # What has no members counts as one null, or nothing would be combined with the others.
+            members = f"CASE WHEN len({source}) > 0 THEN {source} ELSE [NULL] END"
+            sql = f"list_transform({members}, lambda {name}: {sql})"
+            sql = f"flatten({sql})" if at else sql
+    return Term(sql, MULTI_VARCHAR, lists=tuple(lists), member=inner.sql)

@@ -33,7 +33,9 @@ class Term:
 
     ``is_constant`` says that ``value`` is its value: text, integer (also milliseconds of a time), float,
     boolean or None. ``time_column`` is the bare zoned column when the term is the milliseconds of one, and
-    ``table`` where that column stands: comparisons use it so that files can be pruned.
+    ``table`` where that column stands: comparisons use it so that files can be pruned. Of a multi-value string that
+    was computed member by member ``lists`` are the strings it was computed from, each with the name of its member,
+    and ``member`` is what becomes of one member of each.
     """
 
     sql: str
@@ -42,6 +44,8 @@ class Term:
     is_constant: bool = False
     time_column: str = ""
     table: OpenTable | None = None
+    lists: tuple[tuple[str, str], ...] = ()
+    member: str = ""
 
     @property
     def family(self) -> Family:
