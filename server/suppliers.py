@@ -12,6 +12,7 @@ from ingest.protocol import Place
 from ingest.protocol.places import numbered
 from ingest.spec import IOConfig, parse_supervisor_spec
 from ingest.spec.formats import Registry
+from ingest.stream.bounded import within
 from ingest.stream.kafka import KafkaSupplier
 from ingest.stream.kafka_topics import KafkaTopics
 from ingest.stream.properties import translate
@@ -37,7 +38,8 @@ def kafka_reader(
     io, config = _client(posted)
     columns = {"timestamps", *parts}
     if io.topic_pattern is None:
-        return KafkaSupplier(io.topic, config, topic_id=topic_id, columns=columns)
+        reader = KafkaSupplier(io.topic, config, topic_id=topic_id, columns=columns)
+        return within(reader, None if io.bounds is None else io.bounds.ends)
     return TopicsSupplier(
         places, topic_id, lambda topic, id_: KafkaSupplier(topic, config, topic_id=id_, columns=columns)
     )
@@ -76,7 +78,7 @@ def kafka_observer(posted: dict[str, Any], naming: Naming) -> RecordSupplier:
         return KafkaSupplier(topic, config | LITTLE, request_timeout_ms=LOOK_MS)
 
     if io.topic_pattern is None:
-        return one(io.topic)
+        return within(one(io.topic), None if io.bounds is None else io.bounds.ends)
     return TopicsObserver(io.topic_pattern, KafkaTopics(config, LOOK_MS), naming, one)
 
 

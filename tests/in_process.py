@@ -40,6 +40,8 @@ from ingest.protocol import (
     TaskWelcome,
     WorkerHeartbeat,
 )
+from ingest.spec import parse_supervisor_spec
+from ingest.stream.bounded import within
 from ingest.stream.memory import MemoryStream, MemorySupplier
 from ingest.stream.schemas import SchemaSources
 from ingest.stream.supplier import RecordSupplier
@@ -85,6 +87,12 @@ def spec(topic: str = "clicks", broker: str = BROKER, **tuning: Any) -> dict[str
             "tuningConfig": {"type": "kafka", **tuning},
         },
     }
+
+
+def ends_of(posted: dict[str, Any]) -> dict[int, int] | None:
+    """Where a spec's bounded range ends."""
+    bounds = parse_supervisor_spec(posted)[0].io.bounds
+    return None if bounds is None else bounds.ends
 
 
 def click(n: int, at_ms: int = NOON_MS) -> bytes:
@@ -147,7 +155,8 @@ class TaskThread:
         columns = {"timestamps", *parts}
         broker, task = self._system.broker(posted), self.task
         if not task.places:
-            return MemorySupplier(broker, task.topic, topic_id=task.topic_id, columns=columns)
+            reader = MemorySupplier(broker, task.topic, topic_id=task.topic_id, columns=columns)
+            return within(reader, ends_of(posted))
         return TopicsSupplier(
             task.places, task.topic_id, lambda topic, id_: MemorySupplier(broker, topic, topic_id=id_, columns=columns)
         )
@@ -255,7 +264,7 @@ class System:
     def _observer(self, posted: dict[str, Any], naming: Naming) -> RecordSupplier:
         io, broker = posted["spec"]["ioConfig"], self.broker(posted)
         if "topicPattern" not in io:
-            return MemorySupplier(broker, io["topic"])
+            return within(MemorySupplier(broker, io["topic"]), ends_of(posted))
         return TopicsObserver(io["topicPattern"], broker.topics, naming, lambda topic, _: MemorySupplier(broker, topic))
 
     def broker(self, posted: dict[str, Any]) -> MemoryStream:

@@ -19,7 +19,7 @@ from ingest.overlord.leader import LeaderElection, LeaderSettings
 from ingest.overlord.reports import facts_of
 from ingest.overlord.term import OverlordPorts, Term
 from ingest.protocol import AttemptRecord, TaskSpec, WorkerHeartbeat, WorkerOrders
-from ingest.spec import SupervisorSpec, parse_supervisor_spec
+from ingest.spec import IOConfig, SupervisorSpec, parse_supervisor_spec
 from ingest.supervisor.messages import ResetAsked
 from ingest.supervisor.report import parse_errors, row_stats, stats, status
 from ingest.supervisor.runner import SupervisorRunner
@@ -179,10 +179,27 @@ class Overlord:
         if present is None:
             return
         old = parse_supervisor_spec(present.spec)[0].io
+        self._check_same_bounds(spec, old)
         if old.topic != spec.io.topic and self._ports.store.groups(spec.supervisor):
             raise WrongState(
                 f"supervisor {spec.supervisor!r} still reads topic {old.stream!r}: suspend it, wait until its tasks "
                 f"have ended, then post the spec with topic {spec.io.stream!r}"
+            )
+
+    def _check_same_bounds(self, spec: SupervisorSpec, old: IOConfig) -> None:
+        """Stored offsets decide where reading goes on, and saved ends may have to be read again up to there."""
+        name, bounds = spec.supervisor, spec.io.bounds
+        if bounds is None or old.topic != spec.io.topic or self._ports.store.offsets(name, old.topic) is None:
+            return
+        if old.bounds is None or old.bounds.starts != bounds.starts:
+            raise WrongState(
+                f"supervisor {name!r} has read topic {old.stream!r} from other offsets: post the boundedStreamConfig "
+                "under another id, or keep its startSequenceNumbers and move offsets by resetOffsets"
+            )
+        if any(bounds.ends[p] < end for p, end in old.bounds.ends.items()) and self._ports.store.groups(name):
+            raise WrongState(
+                f"supervisor {name!r} still reads up to the former endSequenceNumbers: suspend it and wait until its "
+                "tasks have ended, then post lower ones"
             )
 
     def suspend(self, supervisor: str) -> SupervisorRecord:
@@ -226,7 +243,9 @@ class Overlord:
         are carried out by the supervisor, soon.
         """
         view = self._runner(supervisor).view()
-        starts = view.stream.log_starts if view.spec.io.use_earliest_offset else view.stream.log_ends
+        io = view.spec.io
+        starts = view.stream.log_starts if io.use_earliest_offset else view.stream.log_ends
+        starts = starts if io.bounds is None else OffsetMap(io.bounds.starts)
         if not starts:
             raise WrongState(f"the stream of {supervisor!r} has not been reached yet, so no offset is known")
         self.reset_offsets(supervisor, starts, discard=discard)

@@ -146,6 +146,11 @@ class IdleEdge(Edge):
     inactive_after_millis: int = 600_000
 
 
+class BoundedEdge(Edge):
+    start_sequence_numbers: dict[str, Any] | None = None
+    end_sequence_numbers: dict[str, Any] | None = None
+
+
 class AutoScalerEdge(Edge):
     enable_task_auto_scaler: bool = False
     auto_scaler_strategy: StrictStr = "lagBased"
@@ -190,7 +195,7 @@ class IOConfigEdge(Edge):
     idle_config: IdleEdge | None = None
     stop_task_count: int | None = None
     server_priority_to_replicas: dict[str, Any] | None = None
-    bounded_stream_config: dict[str, Any] | None = None
+    bounded_stream_config: BoundedEdge | None = None
     header_based_filter_config: dict[str, Any] | None = None
     config_overrides: dict[str, Any] | None = None
     emit_time_lag_metrics: bool = False

@@ -211,6 +211,15 @@ class IdleConfig:
     inactive_after_ms: int = 600_000
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The only range that is read, per partition from ``starts`` to ``ends``: the same partitions, no end below its
+    start."""
+
+    starts: dict[int, int] = field(hash=False)
+    ends: dict[int, int] = field(hash=False)
+
+
 class LagAggregate(Enum):
     """How the lags of all partitions become one number."""
 
@@ -267,6 +276,7 @@ class IOConfig:
     idle: IdleConfig = IdleConfig()
     auto_scaling: AutoScaling | None = None
     time_lag: bool = False
+    bounds: Bounds | None = None
 
     @property
     def stream(self) -> str:

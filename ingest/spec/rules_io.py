@@ -8,6 +8,7 @@ from typing import Final
 from ingest.spec.edge import IdleEdge, IOConfigEdge, TuningEdge
 from ingest.spec.model import SAVED_UNSTATED, UNLIMITED, IdleConfig, IOConfig, Rejection, TuningConfig
 from ingest.spec.notes import Notes
+from ingest.spec.rules_bounds import read_bounds
 from ingest.spec.rules_index import read_index_spec
 from ingest.spec.rules_scaling import TASKS_MAX, first_task_count, read_scaling
 from ingest.spec.rules_text import BEYOND_LINEAR
@@ -29,8 +30,7 @@ def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOCo
     before = len(notes.problems)
     _topic(block, path, notes)
     _consumer_properties(block, path, notes)
-    if block.bounded_stream_config is not None:
-        notes.refused(f"{path}.boundedStreamConfig", block.bounded_stream_config, "a bounded range", "remove it")
+    bounds = read_bounds(block, path, notes)
     if block.config_overrides is not None:
         notes.refused(f"{path}.configOverrides", "{...}", "overriding properties", "put them into consumerProperties")
     _counts(block, path, notes)
@@ -65,6 +65,7 @@ def read_io(block: IOConfigEdge, path: str, present: bool, notes: Notes) -> IOCo
         idle=IdleConfig(idle.enabled, idle.inactive_after_millis),
         auto_scaling=scaling,
         time_lag=block.emit_time_lag_metrics,
+        bounds=bounds,
     )
 
 

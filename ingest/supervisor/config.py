@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingest.metadata.records import AuditRow, DesiredState, GroupState, ResetWish, StreamOffsets
+from ingest.offsets import OffsetMap
 from ingest.protocol import AttemptRecord
 from ingest.spec.model import AutoScaling
 
@@ -45,6 +46,7 @@ class SupervisorConfig:
     healthiness_threshold: int = 3
     max_parse_exceptions: int | None = None  # bad messages beyond which reading stops (PR-16)
     idle_after_ms: int | None = None  # a stream that was quiet for so long has no tasks; None: never
+    bounds: OffsetMap | None = None  # everything is read once these are reached; None: a stream has no end
     scaling: AutoScaling | None = None  # the number of tasks follows the lag, beginning at task_count
 
 

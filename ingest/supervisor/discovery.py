@@ -41,19 +41,22 @@ class StreamView:
 
 
 class StreamDiscovery:
-    """Owns one supplier that reads no records. ``post`` gets StreamSeen and StreamFailed."""
+    """Owns one supplier that reads no records. ``post`` gets StreamSeen and StreamFailed.
+
+    A stream without stored offsets begins at its earliest (``beginning`` is True), its latest, or the given ones.
+    """
 
     def __init__(
         self,
         supervisor: str,
         supplier: Callable[[], RecordSupplier],
-        use_earliest: bool,
+        beginning: bool | OffsetMap,
         stored: Callable[[], StreamOffsets | None],
         post: Callable[[StreamSeen | StreamFailed], None],
         clock: Clock,
     ) -> None:
         self._build = supplier
-        self._use_earliest = use_earliest
+        self._beginning = beginning
         self._stored = stored
         self._post = post
         self._clock = clock
@@ -112,7 +115,8 @@ class StreamDiscovery:
         log_ends = OffsetMap(supplier.latest(partitions))
         stored = self._stored()
         if stored is None:
-            starts = log_starts if self._use_earliest else log_ends
+            begins = self._beginning
+            starts = begins if isinstance(begins, OffsetMap) else log_starts if begins else log_ends
         else:
             starts = log_starts.restrict(p for p in partitions if p not in stored.committed)
         if self._stopping:

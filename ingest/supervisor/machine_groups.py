@@ -120,8 +120,16 @@ class GroupRules(ReplicaRules):
         """
         if self.offsets is None:
             return
-        held = held_through(self.offsets.committed, self.groups.values())
-        fault = stream_fault(self.config.topic, self.offsets, held, seen)
+        stored, held, bounds = (
+            self.offsets,
+            held_through(self.offsets.committed, self.groups.values()),
+            self.config.bounds,
+        )
+        if bounds is not None:  # whatever becomes of a partition that was read to its end is no fault
+            held = OffsetMap((p, offset) for p, offset in held.items() if offset < bounds.get(p, 0))
+            stored = replace(stored, committed=stored.committed.restrict(held))
+        read = bounds is not None and not held
+        fault = None if read else stream_fault(self.config.topic, stored, held, seen)
         self.health.named = None if fault is None else fault.reason
         if fault is not None and self.config.reset_automatically and not self.resets:
             deadline_ms = self.now_ms + self.config.reset_ms
@@ -174,6 +182,8 @@ class GroupRules(ReplicaRules):
             return self.desired.name.lower()
         if self.stopped is not None:
             return "parse exceptions"
+        if self.complete:
+            return "complete"
         if self.idle:
             return "idle"
         if any(p in reset.moves for reset in self.resets for p in group.partitions):
@@ -343,7 +353,8 @@ class GroupRules(ReplicaRules):
         rested: list[Command] = [Rested(self.desired)]
         if self.offsets is None or not self.offsets.committed:
             return rested
-        detail = {"reason": self.stopped or ("idle" if self.idle else self.desired.value)}
+        resting = "complete" if self.complete else "idle" if self.idle else self.desired.value
+        detail = {"reason": self.stopped or resting}
         audit = AuditRow(self.wall_ms, self.config.supervisor, "rest", detail)
         self.storing_offsets = True
         return [RaiseEpochs(audit), *rested]

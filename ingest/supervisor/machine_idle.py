@@ -1,4 +1,4 @@
-"""When a supervisor rests because its stream is quiet, and what wakes it (pure)."""
+"""When a supervisor rests because its stream is quiet or its range was read, and what wakes it (pure)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ class IdleRules(ExceptionRules):
 
     Groups are then released as by a suspension: what was read is published, the tasks end. Whatever moves the
     stream's ends, an offset that a reset leaves behind them, and any act of an operator opens groups again.
+
+    A bounded range that was read to its ends needs none either, at once and for good, unless an offset moves back
+    or the ends move on.
     """
 
     def judge_idle(self, event: Event) -> None:
         """After what may change the answer; costs work in every partition then, and none at other events."""
         if not isinstance(event, StreamSeen | OffsetsStored | StateLoaded | DesiredChanged):
             return
+        self.complete = self._is_complete()
         idle_after_ms = self.config.idle_after_ms
         wanted = self.desired is DesiredState.RUNNING and self.stopped is None
         if idle_after_ms is None or not wanted or self.offsets is None or isinstance(event, DesiredChanged):
@@ -30,6 +34,16 @@ class IdleRules(ExceptionRules):
                 self._stir()
         else:
             self._look(idle_after_ms)
+
+    def _is_complete(self) -> bool:
+        bounds = self.config.bounds
+        wanted = self.desired is DesiredState.RUNNING and self.stopped is None
+        return bounds is not None and wanted and self.offsets is not None and self.reached().reached(bounds)
+
+    @property
+    def is_completed(self) -> bool:
+        """The bounded range was read, and all of it is published."""
+        return self.complete and self.rested
 
     def _look(self, idle_after_ms: int) -> None:
         caught_up = bool(self.log_ends) and self._is_caught_up()

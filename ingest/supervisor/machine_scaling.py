@@ -54,11 +54,14 @@ class ScalingRules(GroupRules):
 
     def lags(self) -> OffsetMap:
         """Per partition the records that nobody has read yet, as the stream was last seen."""
+        reached = self.reached()
+        return OffsetMap((p, max(end - reached.get(p, end), 0)) for p, end in self.log_ends.items())
+
+    def reached(self) -> OffsetMap:
+        """Per partition how far anybody has read."""
         assert self.offsets is not None
         ends = [r.end for group in self.groups.values() for r in group.sequences.values() if r.end is not None]
-        read = [group.reported for group in self.groups.values()]
-        reached = furthest(self.offsets.committed, *ends, *read)
-        return OffsetMap((p, max(end - reached.get(p, end), 0)) for p, end in self.log_ends.items())
+        return furthest(self.offsets.committed, *ends, *(group.reported for group in self.groups.values()))
 
     def _why_not_now(self) -> str | None:
         """One move at a time: what was released is published before the next."""

@@ -101,6 +101,7 @@ def config_of(spec: SupervisorSpec, version: int) -> SupervisorConfig:
         replicas=spec.io.replicas,
         max_parse_exceptions=None if limit == UNLIMITED else limit,
         scaling=spec.io.auto_scaling,
+        bounds=None if spec.io.bounds is None else OffsetMap(spec.io.bounds.ends),
         idle_after_ms=spec.io.idle.inactive_after_ms if spec.io.idle.enabled else None,
         reset_automatically=spec.tuning.reset_offset_automatically,
         patience_ms=min(spec.io.completion_timeout_ms, 120_000),
@@ -242,7 +243,9 @@ class SupervisorRunner:
         unreadable = self._unreadable.lasting(now_ms)
         if unreadable is not None and health.healthy:
             health = Status("UNHEALTHY_TASKS", "UNHEALTHY_TASKS", False)
-        if machine.idle and health.state == "RUNNING":
+        if machine.is_completed and health.healthy:
+            health = Status("COMPLETED", "COMPLETED", True)
+        elif machine.idle and health.state == "RUNNING":
             health = Status("IDLE", "IDLE", True)
         # Together, so that no status names a reason and calls itself healthy.
         self._health, self._reason = health, machine.health.reason

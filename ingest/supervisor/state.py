@@ -196,6 +196,7 @@ class SupervisorStateBase:
         self.scaling = False  # a decision is on its way to the store
         self.rested = False
         self.idle = False  # the stream is quiet: nothing is read until it is not
+        self.complete = False  # the bounded range was read to its ends
         self.quiet_ends = OffsetMap()  # where the stream has ended since ``quiet_since_ms``, and was read to
         self.quiet_since_ms: int | None = None
         self.topic_id: str | None = None
@@ -215,7 +216,7 @@ class SupervisorStateBase:
     @property
     def reads(self) -> bool:
         """Whether anything shall be read: an operator wants it, nothing forbids it, and there is something."""
-        return self.desired is DesiredState.RUNNING and self.stopped is None and not self.idle
+        return self.desired is DesiredState.RUNNING and self.stopped is None and not (self.idle or self.complete)
 
     def find(self, token: str) -> tuple[Group, Replica] | None:
         group = self.groups.get(self.group_of.get(token, -1))

@@ -34,7 +34,7 @@ def watch(
     discovery = StreamDiscovery(
         spec.supervisor,
         lambda: ports.suppliers(spec.posted, name),
-        spec.io.use_earliest_offset,
+        OffsetMap(spec.io.bounds.starts) if spec.io.bounds is not None else spec.io.use_earliest_offset,
         lambda: ports.store.offsets(spec.supervisor, stream),
         tell,
         ports.clock,

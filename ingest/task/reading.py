@@ -13,6 +13,7 @@ from ingest.offsets import OffsetMap
 from ingest.protocol import TaskSpec
 from ingest.spec import parse_supervisor_spec
 from ingest.spec.formats import parts_read
+from ingest.spec.model import Bounds
 from ingest.stream.supplier import OffsetOutOfRange, Poll, RecordSupplier, TopicRecreated
 from ingest.task.messages import ReadWindow
 from ingest.task.polls import split_at_ends
@@ -30,6 +31,9 @@ Suppliers = Callable[[dict[str, Any], frozenset[str]], RecordSupplier]
 
 The names are those of ``ingest.spec.formats``: what a record is read with beside its value and time.
 """
+
+
+_Properties = tuple[dict[str, Any], Bounds | None]
 
 
 class StreamReader:
@@ -163,7 +167,7 @@ class StreamReader:
             self._paused = full
 
 
-def _read_of(posted: dict[str, Any]) -> tuple[dict[str, Any], frozenset[str]]:
-    """How a spec's records are read: the client's properties and the parts that are wanted."""
+def _read_of(posted: dict[str, Any]) -> tuple[_Properties, frozenset[str]]:
+    """How a spec's records are read: the client's properties with the bounds, and the parts that are wanted."""
     spec = parse_supervisor_spec(posted)[0]
-    return spec.io.consumer_properties, parts_read(spec.data_schema)
+    return (spec.io.consumer_properties, spec.io.bounds), parts_read(spec.data_schema)

@@ -63,6 +63,7 @@ class Checks:
                 self.chain[p] = row.end[p]
             self.published(row.segment_ids, row.start, row.end, row.epochs)
             self.bad_records(row)
+            self.bounded(row)
         self.ledger_seen = len(rows)
         for p, epoch in stream.epochs.items():
             if epoch != self.epochs.get(p, 0):
@@ -71,6 +72,13 @@ class Checks:
             if stream.committed[p] != self.chain.get(p, stream.starts[p]):
                 raise Violation(f"PB-4 partition {p} is committed at {stream.committed[p]}, the ledger ends elsewhere")
         self.versions(stream)
+
+    def bounded(self, row: LedgerRow) -> None:
+        """BD-1: nothing at or past the end of a bounded range is published."""
+        bounds = self.world.bounds
+        past = [p for p, end in row.end.items() if bounds is not None and end > max(bounds[p], row.start[p])]
+        if past:
+            raise Violation(f"BD-1 {row.ref.name} ends at {row.end} in partitions {past}, past {bounds}")
 
     def versions(self, stream: StreamOffsets) -> None:
         """PB-6: the version only grows, and one version is one picture (PR-2)."""
@@ -206,9 +214,11 @@ class Checks:
             return "LV-1 no offsets were ever stored"
         if self.is_crossed(world.store.state.supervisors[world.supervisor].version):
             return self._not_ended() or world.cure()
-        for p, end in sorted(world.topic.ends.items()):
-            if stream.committed.get(p) != end:
-                return f"LV-1 partition {p} is committed at {stream.committed.get(p)}, the topic ends at {end}"
+        for p in sorted(world.topic.ends):
+            end, committed = world.end_of(p), stream.committed.get(p, -1)
+            moved_on = world.bounds is not None and committed > end  # by a reset
+            if committed != end and not moved_on:
+                return f"LV-1 partition {p} is committed at {stream.committed.get(p)}, the stream ends at {end}"
         return self._not_answered() or self._not_asleep()
 
     def _not_answered(self) -> str | None:
@@ -223,9 +233,10 @@ class Checks:
         return None
 
     def _not_asleep(self) -> str | None:
-        """LV-4: where a quiet stream makes its supervisor idle, no task is left once all is published."""
+        """LV-4: where a quiet stream makes its supervisor idle, or a range was read, no task is left once all is
+        published."""
         alive = sorted(token for token, task in self.world.tasks.items() if task.alive)
-        if self.world.quiet.idle_after_ms is None or not alive:
+        if (self.world.quiet.idle_after_ms is None and self.world.bounds is None) or not alive:
             return None
         return f"LV-4 nothing comes any more, but {alive} run"
 

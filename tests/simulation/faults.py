@@ -157,6 +157,14 @@ def draw_quiet(seed: int) -> Quiet:
     return Quiet(rng.choice((500, 1_500, 3_000)), from_ms, from_ms + rng.randint(4_000, 10_000))
 
 
+def draw_bounds(seed: int, firsts: dict[int, int]) -> dict[int, int] | None:
+    """Where a bounded range ends, by partition; None in worlds whose stream has no end. As above."""
+    if seed % 12 != 6:
+        return None
+    rng = random.Random(f"bounds of {seed}")
+    return {p: first + rng.randint(0, 40) for p, first in sorted(firsts.items())}
+
+
 def draw_faults(rng: random.Random) -> Faults:
     """Each kind is absent, rare or frequent, independently: many worlds see few kinds, and clearly."""
 

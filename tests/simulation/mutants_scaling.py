@@ -78,6 +78,16 @@ def _by_the_stream_alone(machine: Any) -> bool:
     return True
 
 
+def _by_the_log_alone(machine: Any) -> bool:
+    """The range counts as read once it is there."""
+    bounds = machine.config.bounds
+    return bounds is not None and machine.offsets is not None and machine.log_ends.reached(bounds)
+
+
+def _without_end(machine: Any) -> bool:
+    return False
+
+
 def _bytes_only(self: Any) -> bool:
     return bool(self.held_bytes >= self.limits.held_bytes_max)
 
@@ -144,6 +154,18 @@ MUTANTS = [
         "an idle supervisor's tasks publish and end",
         "LV-4",
         lambda: [(Groups, "_reason_to_release", _idle_and_left)],
+    ),
+    Mutant(
+        "range-unread",
+        "a bounded range is complete only when it was read",
+        "LV-1",
+        lambda: [(Idle, "_is_complete", _by_the_log_alone)],
+    ),
+    Mutant(
+        "range-without-end",
+        "what has read a bounded range publishes and ends",
+        "LV-4",
+        lambda: [(Idle, "_is_complete", _without_end)],
     ),
     Mutant(
         "decided-forgotten",

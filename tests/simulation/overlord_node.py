@@ -137,6 +137,7 @@ class OverlordNode:
             max_parse_exceptions=record.spec["most"],
             scaling=BY_LAG if self.world.scaling.by_lag else None,
             idle_after_ms=self.world.quiet.idle_after_ms,
+            bounds=None if self.world.bounds is None else OffsetMap(self.world.bounds),
         )
 
     @property
@@ -158,7 +159,10 @@ class OverlordNode:
         )
 
     def look_at_stream(self) -> None:
-        starts, ends = OffsetMap(self.world.topic.log_starts), OffsetMap(self.world.topic.ends)
+        starts, ends = (
+            OffsetMap(self.world.topic.log_starts),
+            OffsetMap((p, self.world.end_of(p)) for p in self.world.topic.ends),
+        )
         self.post(m.StreamSeen(self.clock.now_ms, "topic-1", starts, starts, ends))
 
     def assign(self) -> None:

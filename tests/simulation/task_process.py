@@ -155,10 +155,13 @@ class TaskProcess:
             partition = self.clock.random.choice([p for p, n in left.items() if n > 0])
             first = at[partition]
             log_start = self.world.topic.log_starts[partition]
+            if self.world.bounds is not None and first >= self.world.bounds[partition]:
+                left[partition] = 0  # nothing of it is asked for any more, whatever has expired
+                continue
             if first < log_start:
                 self.handle(m.BelowLogStart(self.clock.now_ms, partition, first, log_start))
                 return
-            end = min(first + self.clock.between(1, left[partition]), self.world.topic.ends[partition])
+            end = min(first + self.clock.between(1, left[partition]), self.world.end_of(partition))
             left[partition] = left[partition] - (end - first) if end > first else 0
             if end > first:
                 at[partition] = self.append(partition, first, end)

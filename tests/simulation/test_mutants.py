@@ -64,6 +64,8 @@ SEEN = {
     "idle-sleeps-on": 21,
     "idle-unread": 9,
     "idle-tasks-stay": 9,
+    "range-unread": 18,
+    "range-without-end": 54,
 }
 
 LOOK = 400

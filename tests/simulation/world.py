@@ -26,6 +26,7 @@ from tests.simulation.faults import (
     Scaling,
     Shape,
     draw_bad_records,
+    draw_bounds,
     draw_faults,
     draw_more_acts,
     draw_quiet,
@@ -123,6 +124,7 @@ class World:
             self.shape = replace(self.shape, workers=1, acts=acts)
             more = max(self.faults.task_crash, 2.5), max(self.faults.upload_fails, 40)
             self.faults = replace(self.faults, task_crash=more[0], upload_fails=more[1])
+        self.bounds: dict[int, int] | None = None
         self.timing, self.limits = TIMING, LIMITS
         self.supervisor = self.table = self.topic_name = "edits"
         self.counters: dict[str, int] = {}
@@ -145,6 +147,9 @@ class World:
         clock.note("seed", self.seed, shape, self.faults)
         for p in range(shape.partitions):
             self.add_partition(p)
+        self.bounds = draw_bounds(self.seed, self.first)
+        if self.bounds is not None:
+            shape = self.shape = replace(shape, late_partitions=0)
         founder = self.store.take_leadership("founder", "founder", None)
         assert founder is not None
         self.put_spec(founder.generation, shape.task_count, shape.replicas, DesiredState.RUNNING)
@@ -210,6 +215,11 @@ class World:
             self.append(partition, visible=not self.clock.chance(12))
         pause_ms = self.clock.between(200, 2_500) if self.clock.chance(80) else self.clock.between(4_000, 9_000)
         self.clock.after(pause_ms, lambda: self.produce(partition))
+
+    def end_of(self, partition: int) -> int:
+        """Where the stream ends for whoever reads it."""
+        end = self.topic.ends[partition]
+        return end if self.bounds is None else min(end, self.bounds[partition])
 
     def append(self, partition: int, visible: bool) -> None:
         if visible and self.bad_random.random() * 100 < self.bad.percent:
@@ -355,6 +365,8 @@ class World:
         self.clock.note("healed")
         for p in sorted(self.topic.ends):
             self.append(p, visible=True)
+            while self.bounds is not None and self.topic.ends[p] < self.bounds[p]:
+                self.append(p, visible=True)
         deadline_ms = self.clock.now_ms + HEALING_MS
         unfinished: str | None = ""
         while unfinished is not None:

@@ -135,3 +135,47 @@ def test_suspended_it_is_not_idle() -> None:
     lead.desire(DesiredState.SUSPENDED)
     quiet(lead, 5, 3)
     assert not lead.machine.idle
+
+
+BOUNDED = replace(CONFIG, bounds=at(5, 3))
+
+
+def test_a_range_that_was_read_is_released_at_once_and_complete_when_it_is_published() -> None:
+    lead = Lead(BOUNDED)
+    lead.run("t1", "w1")
+    lead.beat("t1", 0, 5, 2)
+    look(lead, 5, 3)
+    assert not lead.machine.complete, "one record is unread"
+    lead.beat("t1", 0, 5, 3)
+    look(lead, 5, 3)
+    assert lead.machine.complete and lead.group.round is not None
+    lead.paused("t1", lead.group.round.number, 0, 5, 3)
+    assert not lead.machine.is_completed
+    lead.published(FIRST)
+    assert lead.machine.is_completed and lead.sent(StopCommand) == ["t1"]
+    lead.take_over(lead.generation, BOUNDED)
+    assert lead.machine.is_completed and not lead.of(m.OpenGroup)
+
+
+def test_what_becomes_of_a_partition_that_was_read_to_its_end_is_no_fault() -> None:
+    lead = Lead(BOUNDED)
+    lead.run("t1", "w1")
+    lead.beat("t1", 0, 5, 0)
+    gone = OffsetMap({0: 50, 1: 0})
+    lead.post(m.StreamSeen(lead.now_ms, "id", OffsetMap(), gone, at(5, 3)))
+    assert lead.machine.health.named is None
+    lead.post(m.StreamSeen(lead.now_ms, "id", OffsetMap(), at(50, 2), at(5, 3)))
+    assert "have expired" in str(lead.machine.health.named)
+
+
+def test_ends_that_move_on_open_the_partitions_again() -> None:
+    lead = Lead(BOUNDED)
+    lead.run("t1", "w1")
+    lead.beat("t1", 0, 5, 3)
+    look(lead, 5, 3)
+    assert lead.group.round is not None
+    lead.paused("t1", lead.group.round.number, 0, 5, 3)
+    lead.published(FIRST)
+    lead.desire(DesiredState.RUNNING, replace(BOUNDED, spec_version=2, bounds=at(9, 3)))
+    assert not lead.machine.complete
+    assert lead.store.sequences("edits", 2, 0)[0].start == at(5, 3)

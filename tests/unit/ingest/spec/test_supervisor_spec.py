@@ -150,7 +150,7 @@ def test_all_faults_are_told_at_once_each_with_its_path() -> None:
             {"ALLOW_WISHES": True},
             "$.spec.ioConfig.inputFormat.featureSpec.ALLOW_WISHES",
         ),
-        ("ioConfig/boundedStreamConfig", {"a": 1}, "$.spec.ioConfig.boundedStreamConfig"),
+        ("ioConfig/boundedStreamConfig", {"a": 1}, "$.spec.ioConfig.boundedStreamConfig.startSequenceNumbers"),
         ("ioConfig/topic", "", "$.spec.ioConfig.topic"),
         ("ioConfig/consumerProperties", {}, "$.spec.ioConfig.consumerProperties['bootstrap.servers']"),
         ("tuningConfig/onBadValue", "explode", "$.spec.tuningConfig.onBadValue"),

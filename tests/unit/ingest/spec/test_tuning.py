@@ -106,6 +106,10 @@ def test_bad_records_are_logged_where_the_spec_asks_for_it(tmp_path: Path) -> No
 
 
 def test_what_is_not_built_is_refused_with_its_reason() -> None:
-    for name, value in (("boundedStreamConfig", {"startSequenceNumbers": {}}), ("configOverrides", {"a": 1})):
+    for name, value in (
+        ("boundedStreamConfig", {"startSequenceNumbers": {}}),
+        ("configOverrides", {"a": 1}),
+        ("stopTaskCount", 0),
+    ):
         with pytest.raises(SpecError, match=f"ioConfig.{name}"):
             parse_supervisor_spec(spec_with(f"ioConfig/{name}", value))
