@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from query.mirror import Mirror
 from query.model import PlannedQuery, SqlRequest, TableUse
 from query.native import planner as native
 from query.native.plan import NativePlan
+from query.planning import HUGE_CHARS, HugePlanner
 from query.read_ahead import AheadSettings
 from query.result_cache import KeptRun, ResultCache
 from query.runs import Run
@@ -43,7 +43,6 @@ from segments.data_segment import DataSegment
 from segments.errors import ServiceError
 
 _log = structlog.get_logger(__name__)
-HUGE_CHARS = 100_000
 Begun = Callable[[Callable[[], None]], None]
 
 
@@ -109,7 +108,7 @@ class QueryNode:
         self._engine = engine or Engine(settings.engine, roots, mirror_dir / "spill", clock)
         self._lock = threading.Lock()
         self._queries: dict[str, list[BoundQuery]] = {}
-        self._planning_huge = threading.Lock()
+        self._huge = HugePlanner(clock)
         self._stopping = threading.Event()
         self._follower: threading.Thread | None = None
         self._trimmed = 0
@@ -132,6 +131,7 @@ class QueryNode:
         self._columns.stop()
         self._live.stop()
         self.lookups.close()
+        self._huge.stop()
         self._prefetcher.shutdown(wait=False, cancel_futures=True)
         if self._owns_engine:
             self._engine.stop()
@@ -148,11 +148,9 @@ class QueryNode:
         return self._started(name, lambda query: self._plan(request, query), seen, begun)
 
     def _plan(self, request: SqlRequest, query: BoundQuery) -> PlannedQuery:
-        """Huge statements are planned one after the other: each keeps this process busy for a second or two."""
-        huge = len(request.query) > HUGE_CHARS
-        with self._planning_huge if huge else contextlib.nullcontext():
-            query.check()
-            return plan(request, query, self._clock.now_ms())
+        if len(request.query) > HUGE_CHARS:
+            return self._huge.plan(request, query, self._clock.now_ms(), query.check)
+        return plan(request, query, self._clock.now_ms())
 
     def prepare(self, request: SqlRequest) -> PlannedQuery:
         """Plans a statement without running it; raises QueryError as ``execute``."""
