@@ -19,14 +19,20 @@ class Failure(Exception):
     """Ends a command with exit code 1 and this line."""
 
 
+class WrongUse(Exception):
+    """Ends a command with exit code 2 and this line: its own words are wrong."""
+
+
 @contextmanager
 def failures() -> Iterator[None]:
-    """Turns every failure that is no bug into its message on standard error and exit code 1."""
+    """Turns every failure that is no bug into its message on standard error and exit code 1, or 2 for wrong use."""
     from segments.errors import ServiceError
-    from siltstone.client import ApiError, ClientError
+    from siltstone.client import ApiError, ClientError, InvalidAddress
 
     try:
         yield
+    except (WrongUse, InvalidAddress) as error:
+        raise typer.Exit(wrong_use(str(error))) from None
     except ApiError as error:
         problems = error.body.get("problems", []) if isinstance(error.body, dict) else []
         lines = [str(problem) for problem in problems] or [str(error)]
@@ -81,25 +87,25 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def asked_format(as_json: bool, as_csv: bool, named: str | None) -> str:
-    """The one format that the options ask for; a Failure when they differ or name none."""
+    """The one format that the options ask for; a WrongUse when they differ or name none."""
     chosen = {name for name, is_asked in (("json", as_json), ("csv", as_csv)) if is_asked} | (
         {named} if named else set()
     )
     if len(chosen) > 1:
-        raise Failure(f"--json, --csv and --format ask for different formats: {', '.join(sorted(chosen))}")
+        raise WrongUse(f"--json, --csv and --format ask for different formats: {', '.join(sorted(chosen))}")
     found = chosen.pop() if chosen else "table"
     known = ("table", "vertical", "csv", "json", "lines")
     if found not in known:
-        raise Failure(f"--format {found}: it is none of {', '.join(known)}")
+        raise WrongUse(f"--format {found}: it is none of {', '.join(known)}")
     return found
 
 
 def pairs(words: list[str]) -> dict[str, str]:
-    """``KEY=VALUE`` words by key; a Failure for another."""
+    """``KEY=VALUE`` words by key; a WrongUse for another."""
     split = [word.partition("=") for word in words]
     wrong = [word for word, (key, sign, _) in zip(words, split, strict=True) if not key or not sign]
     if wrong:
-        raise Failure(f"--context {wrong[0]}: expected KEY=VALUE")
+        raise WrongUse(f"--context {wrong[0]}: expected KEY=VALUE")
     return {key: value for key, _, value in split}
 
 

@@ -246,11 +246,25 @@ def load(path: Path | None, overrides: Mapping[str, Any] | None = None) -> Setti
     return settings
 
 
+class _OnceLoader(yaml.SafeLoader):
+    """Refuses a key that stands twice, of which YAML would drop the first without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(None, None, f"{key.value} stands twice", key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def _read(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        # Safe: it makes plain values only.
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_OnceLoader)  # noqa: S506
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}; give --config an existing file") from error
     except yaml.MarkedYAMLError as error:

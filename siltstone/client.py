@@ -16,12 +16,12 @@ from urllib.parse import quote
 import urllib3
 
 from siltstone.answer import Answer
-from siltstone.values import ApiError, ClientError, parameters_of, raise_refusal, unreachable
+from siltstone.values import ApiError, ClientError, InvalidAddress, parameters_of, raise_refusal, unreachable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DEFAULT_URL", "Answer", "ApiError", "Client", "ClientError"]
+__all__ = ["DEFAULT_URL", "Answer", "ApiError", "Client", "ClientError", "InvalidAddress"]
 
 DEFAULT_URL = "http://127.0.0.1:8888"
 SUPERVISORS = "/druid/indexer/v1/supervisor"
@@ -29,7 +29,7 @@ INDEXER = "/druid/indexer/v1"
 
 
 class Client:
-    """Asks one service at ``url``, ``http://HOST:PORT``; anything else is a ClientError.
+    """Asks one service at ``url``, ``http://HOST:PORT``; anything else is an InvalidAddress.
 
     ``timeout_s`` bounds the silence between two parts of an answer. Its queries are one ``session``: whichever
     query nodes answer them, a later answer shows no less of a table than an earlier one.
@@ -37,7 +37,7 @@ class Client:
 
     def __init__(self, url: str = DEFAULT_URL, timeout_s: float = 300.0) -> None:
         if not _is_address(url):
-            raise ClientError(f"{url!r} is not the address of a service: it must look like {DEFAULT_URL}")
+            raise InvalidAddress(f"{url!r} is not the address of a service: it must look like {DEFAULT_URL}")
         self.url = url.rstrip("/")
         self.session = secrets.token_urlsafe(12)
         self._http = urllib3.PoolManager(

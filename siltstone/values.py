@@ -15,6 +15,10 @@ class ClientError(Exception):
     """The service could not be asked: nobody listens there, no answer came in time, or it broke off."""
 
 
+class InvalidAddress(ClientError):
+    """What should lead to a service is no ``http://HOST:PORT``; nobody was asked."""
+
+
 class ApiError(ClientError):
     """The service refused; ``status`` is the HTTP code and ``body`` its JSON answer if there was one."""
 

@@ -29,6 +29,9 @@ from segments.schema import TIME_COLUMN, ColumnSpec, SegmentSchema
 
 ROWS_DEFAULT, ROWS_MAX = 500, 5_000
 TIMEOUT_DEFAULT_MS, TIMEOUT_MAX_MS = 15_000, 60_000
+HEADS_MAX = 64 * 2**20
+"""Characters that the lines before the data may make, standing before each of its lines."""
+
 Reader = Callable[[dict[str, Any], int, int], list[Poll]]
 """Reads a topic: the spec as posted for a supervisor, how many records at most, and for how long, in ms."""
 
@@ -70,17 +73,21 @@ def _asked(posted: Any) -> _Asked:
     spec = document.get("spec")
     if not isinstance(spec, dict):
         raise _fault("$.spec", spec, "an object with dataSchema and ioConfig is needed")
-    io = dict(spec.get("ioConfig") or {})
+    posted_io = spec.get("ioConfig") or {}
+    if not isinstance(posted_io, dict):
+        raise _fault("$.spec.ioConfig", posted_io, "write an object")
+    io = dict(posted_io)
     source = io.pop("inputSource", None)
     config = document.get("samplerConfig") or {}
+    rows = min(_whole(config, "numRows", ROWS_DEFAULT), ROWS_MAX)
     lines = None
     if source is not None or document.get("type") not in (None, "kafka"):
         if not isinstance(source, dict) or source.get("type") != "inline" or not isinstance(source.get("data"), str):
             raise _fault("$.spec.ioConfig.inputSource", source, 'use {"type": "inline", "data": "…"}, or type kafka')
         io = {"topic": "inline", "inputFormat": io.get("inputFormat"), "consumerProperties": {"bootstrap.servers": "-"}}
-        lines = _messages(source["data"], io["inputFormat"] or {})
+        form = io["inputFormat"]
+        lines = _messages(source["data"], form if isinstance(form, dict) else {}, rows)
     parsed, _ = parse_supervisor_spec({"type": "kafka", "spec": {"dataSchema": spec.get("dataSchema"), "ioConfig": io}})
-    rows = min(_whole(config, "numRows", ROWS_DEFAULT), ROWS_MAX)
     return _Asked(parsed, lines, rows, min(_whole(config, "timeoutMs", TIMEOUT_DEFAULT_MS), TIMEOUT_MAX_MS))
 
 
@@ -97,13 +104,16 @@ def _whole(config: Any, name: str, default: int) -> int:
     return value
 
 
-def _messages(data: str, form: Mapping[str, Any]) -> tuple[bytes, ...]:
+def _messages(data: str, form: Mapping[str, Any], rows: int) -> tuple[bytes, ...]:
     """One message a line that is not blank. Lines before the data stand before each, where the format reads them."""
     lines = [line for line in data.splitlines() if line.strip()]
     skipped = form.get("skipHeaderRows")
     heads = (skipped if isinstance(skipped, int) else 0) + (form.get("findColumnsFromHeader") is True)
     head = "".join(f"{line}\n" for line in lines[:heads])
-    return tuple(f"{head}{line}".encode() for line in lines[heads:])
+    data_lines = lines[heads : heads + rows]
+    if len(head) * len(data_lines) > HEADS_MAX:
+        raise _fault("$.spec.ioConfig.inputFormat.skipHeaderRows", skipped, "sample fewer rows, or shorter headers")
+    return tuple(f"{head}{line}".encode() for line in data_lines)
 
 
 def _documents(reader: DocumentReader, message: Any) -> list[Any]:
@@ -113,6 +123,20 @@ def _documents(reader: DocumentReader, message: Any) -> list[Any]:
     except Unreadable:
         return []
     return [one for one in found or () if isinstance(one, dict)]
+
+
+def _as_json(value: Any) -> Any:
+    """A value as it came, but what an answer's JSON cannot carry: half of a surrogate pair, a number beyond 64 bits
+    and bytes become texts."""
+    if isinstance(value, dict):
+        return {_as_json(str(key)): _as_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(inner) for inner in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return str(value)
+    return value if value is None or isinstance(value, int | float) else str(value)
 
 
 def _answer(spec: SupervisorSpec, batch: DecodedBatch, inputs: Sequence[list[Any]]) -> dict[str, Any]:
@@ -132,7 +156,7 @@ def _answer(spec: SupervisorSpec, batch: DecodedBatch, inputs: Sequence[list[Any
         documents, rows = inputs[at], rows_of.get(at, [])
         for position in range(max(len(documents), len(rows), 1)):
             read += 1
-            entry: dict[str, Any] = {"input": documents[position]} if position < len(documents) else {}
+            entry: dict[str, Any] = {"input": _as_json(documents[position])} if position < len(documents) else {}
             row = rows[position] if position < len(rows) else None
             if row is not None:
                 is_bad = problem is not None and not problem.unparseable

@@ -161,7 +161,7 @@ class _Reader:
         if kind == "cachedNamespace":
             inner = f"{path}.extractionNamespace".lstrip(".")
             return self._namespace(self.object(factory.get("extractionNamespace"), inner), inner)
-        if kind in _NOT_BUILT:
+        if isinstance(kind, str) and kind in _NOT_BUILT:
             self.problems.append(f"{path}.type: {kind!r} is not supported; {_NOT_BUILT[kind]}".lstrip("."))
         elif factory:
             self.fault(f"{path}.type".lstrip("."), kind, "map or cachedNamespace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import cast
 
 from sqlglot import exp
@@ -33,6 +34,7 @@ from query.sql.types import (
 from segments.civil import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 _SYMBOLS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+_ADDED = "an INTERVAL is added to or taken from a TIMESTAMP"
 # DuckDB refuses expressions nested deeper than 1,000, and a step of arithmetic may nest twice.
 LONGEST_CHAIN = 400
 _BARE_NAMES = {"PI": "pi()"}
@@ -162,7 +164,7 @@ def arithmetic(frame: Frame, symbol: str, left: Term, right: Term) -> Term:
 def _shifted(frame: Frame, symbol: str, left: Term, right: Term) -> Term:
     moment, interval = (right, left) if left.family is Family.INTERVAL else (left, right)
     if symbol not in "+-" or moment.family is Family.INTERVAL or (symbol == "-" and moment is right):
-        raise InvalidQuery("an INTERVAL is added to or taken from a TIMESTAMP")
+        raise InvalidQuery(_ADDED)
     if moment.family is Family.STRING:
         moment = cast_to(moment, SqlType("TIMESTAMP"), frame.zone)
     if moment.family is not Family.TIME:
@@ -184,30 +186,41 @@ def shifted(zone: str, moment: Term, span: Span, times: Term) -> Term:
 
 @node(exp.Interval, parts="this unit")
 def _interval(frame: Frame, tree: exp.Expr) -> Term:
+    beside = tree.parent
+    while isinstance(beside, exp.Paren):
+        beside = beside.parent
+    if not isinstance(beside, tuple(_SYMBOLS)):
+        # There is no such value: nothing but a sum with a time gives it a meaning.
+        raise InvalidQuery(_ADDED, where(tree))
     unit, amount = tree.args.get("unit"), frame.session_term(tree.this).value
     spelled = str(amount)
     if isinstance(unit, exp.IntervalSpan):
         if (unit.this.name, unit.expression.name) == ("YEAR", "MONTH") and spelled.count("-") == 1:
-            years, months = spelled.split("-")
-            return Term("NULL", INTERVAL, (int(years) * 12 + int(months), 0), True)
+            years, months = map(_digits, spelled.split("-"))
+            return Term("NULL", INTERVAL, (years * 12 + months, 0), True)
         return Term("NULL", INTERVAL, (0, _day_to_second_ms(spelled)), True)
     span = UNITS.get(unit.name.upper().rstrip("S") if unit is not None else "")
-    if span is None or not spelled.lstrip("+-").isdigit():
+    if span is None or not re.fullmatch(r"[+-]?\d{1,15}", spelled, re.ASCII):
         raise InvalidQuery(f"INTERVAL {spelled!r} needs a whole number and a unit such as DAY", where(tree))
     count = int(spelled)
     # Intervals of days are exact multiples of 24 hours, those of months follow the calendar.
     return Term("NULL", INTERVAL, (span.months * count, (span.days * DAY_MS + span.fixed_ms) * count), True)
 
 
+def _digits(text: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        raise InvalidQuery(f"INTERVAL: {text!r} is not a whole number of years or months")
+    return int(text)
+
+
 def _day_to_second_ms(spelled: str) -> int:
-    sign = -1 if spelled.startswith("-") else 1
-    days, _, clock = spelled.lstrip("+-").rpartition(" ")
-    parts = [float(part) for part in clock.split(":")] if clock else []
-    if not parts or len(parts) > 3:
+    match = re.fullmatch(r"([+-])?(?:(\d{1,9}) )?(\d{1,9}(?::\d{1,9}){0,2}(?:\.\d{0,9})?)", spelled, re.ASCII)
+    if match is None:
         raise InvalidQuery(f"INTERVAL {spelled!r} is not of the form '1 02:03:04'")
+    parts = [float(part) for part in match[3].split(":")]
     widths = (HOUR_MS, MINUTE_MS, SECOND_MS) if len(parts) > 1 else (HOUR_MS,)
     total = sum(part * width for part, width in zip(parts, widths, strict=False))
-    return sign * (int(days or 0) * DAY_MS + round(total))
+    return (-1 if match[1] == "-" else 1) * (int(match[2] or 0) * DAY_MS + round(total))
 
 
 @node(exp.DPipe, parts="this expression safe")

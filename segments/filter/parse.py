@@ -106,7 +106,7 @@ def _parse(value: Any, path: str, problems: list[FilterProblem]) -> Filter | Non
         return None if part is None else Not(part)
     reader = _READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
-        if kind in _REFUSED:
+        if isinstance(kind, str) and kind in _REFUSED:
             problems.append(FilterProblem(f"{path}.type", kind, *_REFUSED[kind]))
             return None
         known = ", ".join(sorted((*_READERS, "and", "or", "not")))
@@ -196,7 +196,7 @@ _BOUND_ORDERINGS: Final = {"lexicographic": Ordering.TEXT, "numeric": Ordering.D
 def _bound(item: _Object) -> Filter:
     stated = item.fields.get("ordering") or "lexicographic"
     name = stated.get("type") if isinstance(stated, dict) else stated
-    if name not in _BOUND_ORDERINGS:
+    if not isinstance(name, str) or name not in _BOUND_ORDERINGS:
         cure = "use lexicographic or numeric"
         raise _Wrong(f"{item.path}.ordering", stated, "this ordering is not supported", cure)
     ordering = _BOUND_ORDERINGS[name]

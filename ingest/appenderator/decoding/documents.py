@@ -71,7 +71,8 @@ class _Strict:
         try:
             return _DECODER.raw_decode(text, position)
         except json.JSONDecodeError as error:
-            raise Unreadable(f"not JSON: {error.msg[0].lower()}{error.msg[1:]} at character {error.pos}") from error
+            told = f"{error.msg[0].lower()}{error.msg[1:]}".removesuffix(" at")
+            raise Unreadable(f"not JSON: {told} at character {error.pos}") from error
         except RecursionError as error:
             raise Unreadable("nested too deeply") from error
 

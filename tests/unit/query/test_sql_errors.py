@@ -137,3 +137,24 @@ def test_a_statement_of_too_many_words_is_refused_before_it_is_planned() -> None
     with pytest.raises(SqlParseError, match="more than 110000 words and signs"):
         planned("SELECT 1 WHERE " + " AND ".join(["1 = 1"] * 30_000))
     assert planned("SELECT '" + "a " * 200_000 + "'")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["INTERVAL '1' MONTH", "COALESCE(INTERVAL '1' DAY, 5)", "COUNT(INTERVAL '1' DAY)", "-INTERVAL '1' DAY",
+     "CASE WHEN TRUE THEN INTERVAL '1' DAY END", "CAST(INTERVAL '1' DAY AS VARCHAR)", "INTERVAL '1' DAY IS NULL",
+     "INTERVAL '1' DAY * 2"],
+)  # fmt: skip
+def test_an_interval_is_no_value_of_its_own(expression: str) -> None:
+    with pytest.raises(InvalidQuery, match="an INTERVAL is added to or taken from a TIMESTAMP"):
+        planned(f"SELECT {expression} FROM t")
+
+
+@pytest.mark.parametrize(
+    "interval",
+    ["'--5' DAY", "'\u00b2' DAY", "'" + "9" * 5_000 + "' DAY", "'x-y' YEAR TO MONTH", "'1-\u0662' YEAR TO MONTH",
+     "'a:b' HOUR TO MINUTE", "'1 nan' DAY TO HOUR", "'x 1' DAY TO HOUR", "'1e400' HOUR TO MINUTE", "NULL DAY"],
+)  # fmt: skip
+def test_an_interval_that_cannot_be_read_is_refused(interval: str) -> None:
+    with pytest.raises(QueryError, match="INTERVAL|whole number|expected"):
+        planned(f"SELECT __time + INTERVAL {interval} FROM t")

@@ -114,3 +114,17 @@ def test_like_patterns_take_every_other_character_literally() -> None:
 def test_a_filter_knows_the_columns_it_reads() -> None:
     parsed, _ = parse_filter({"type": "columnComparison", "dimensions": ["a", "b"]}, "$")
     assert parsed is not None and columns_of(parsed) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("item", "path"),
+    [
+        ({"type": {"type": "and"}}, "$.filter.type"),
+        ({"type": ["selector"]}, "$.filter.type"),
+        ({"type": "bound", "dimension": "s", "lower": "a", "ordering": ["numeric"]}, "$.filter.ordering"),
+        ({"type": "bound", "dimension": "s", "lower": "a", "ordering": {"type": {}}}, "$.filter.ordering"),
+    ],
+)
+def test_a_kind_that_is_no_text_is_refused_by_its_path(item: dict[str, Any], path: str) -> None:
+    parsed, problems = parse_filter(item, "$.filter")
+    assert parsed is None and [problem.path for problem in problems] == [path]

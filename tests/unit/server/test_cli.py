@@ -58,6 +58,8 @@ def test_the_version_is_told() -> None:
 def test_wrong_use_ends_with_2() -> None:
     run("supervisor", "fly", code=2)
     run("query", code=2)
+    for words in (["--format", "bogus"], ["--json", "--csv"], ["--context", "timeout"], ["--url", "here"]):
+        assert run("query", "SELECT 1", *words, code=2).startswith("error: ")
     run("quickstart", "--rate", "0", code=2)
     run("serve", "--port", "99999", code=2)
 
@@ -115,7 +117,7 @@ def test_a_database_is_migrated_and_told_so(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("url", ["nonsense", "http://h:99999", "http://", "http://h:0", "http://h:x", "ftp://h:1"])
 def test_an_address_that_is_none_is_told_in_one_line(url: str) -> None:
-    text = run("query", "SELECT 1", "--url", url, code=1)
+    text = run("query", "SELECT 1", "--url", url, code=2)
     assert text == f"error: {url!r} is not the address of a service: it must look like http://127.0.0.1:8888\n"
 
 

@@ -107,6 +107,14 @@ def test_bad_yaml_is_one_line_with_its_place(tmp_path: Path) -> None:
     assert line.startswith(f"{path}: not YAML at line 3, column 6: ")
 
 
+def test_a_key_that_stands_twice_is_refused_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text("http:\n  port: 1\n  port: 2\n")
+    with pytest.raises(SettingsError) as caught:
+        load(path)
+    assert str(caught.value) == f"{path}: not YAML at line 3, column 3: port stands twice"
+
+
 def test_an_unknown_section_is_told_the_nearest_section(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as caught:
         load(written(tmp_path, {"htpp": {"port": 1}}))

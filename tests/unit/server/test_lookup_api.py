@@ -85,6 +85,10 @@ def test_faults_of_all_lookups_are_told_at_once_and_nothing_is_kept(world: World
     assert status == 400 and "lookup 'a'" in body["error"] and "lookup 'b'" in body["error"]
     assert world.get(CONFIG)[0] == 404
     assert world.post("", [])[0] == 400
+    kinds: tuple[Any, ...] = ({}, [], 1, None)
+    for kind in kinds:
+        status, body = world.post("/__default/a", {"version": "1", "lookupExtractorFactory": {"type": kind}})
+        assert status == 400 and "lookupExtractorFactory.type" in body["error"]
 
 
 def test_who_and_why_go_into_the_audit_trail(world: World) -> None:

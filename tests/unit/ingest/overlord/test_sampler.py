@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from ingest.errors import SpecError
@@ -73,6 +74,25 @@ def of_topic(**config: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def inline(data: str, **io: Any) -> dict[str, Any]:
+    body = of_topic()
+    source = {"type": "inline", "data": data}
+    body["spec"]["ioConfig"] = {"inputSource": source, "inputFormat": {"type": "csv", "columns": ["t"], **io}} | (
+        {"inputFormat": io["inputFormat"]} if "inputFormat" in io else {}
+    )
+    return body | {"type": "index"}
+
+
+def test_what_an_answer_cannot_carry_is_shown_as_text() -> None:
+    values: list[bytes | None] = [
+        b'{"t": "2024-01-01", "v": "\\ud800", "n": 1000000000000000000000000000000, "l": [{"\\udc00": 1}]}'
+    ]
+    answer = sample(of_topic(), lambda *_: [Poll(0, 0, 1, range(1), values, [])], NOON_MS)
+    [row] = orjson.loads(orjson.dumps(answer))["data"]
+    shown = {"t": "2024-01-01", "v": "\\ud800", "n": "1000000000000000000000000000000", "l": [{"\\udc00": 1}]}
+    assert row["input"] == shown and "surrogate" in row["error"]
+
+
 def test_records_of_a_topic_are_read_within_what_is_asked_for() -> None:
     asked: list[Any] = []
 
@@ -95,6 +115,10 @@ def test_records_of_a_topic_are_read_within_what_is_asked_for() -> None:
         ({}, "$.spec"),
         ({"type": "index", "spec": {"ioConfig": {"inputSource": {"type": "s3"}}}}, "inputSource"),
         (of_topic(numRows=0), "numRows"),
+        ({"spec": {"ioConfig": "x"}}, "$.spec.ioConfig"),
+        ({"spec": {"ioConfig": [1]}}, "$.spec.ioConfig"),
+        (inline("x", inputFormat="json"), "inputFormat"),
+        (inline("h" * 140_000 + "\n" + "r\n" * 600, skipHeaderRows=1), "skipHeaderRows"),
         ({"type": "kafka", "spec": {"dataSchema": {}, "ioConfig": {}}}, "dataSource"),
     ],
 )
