@@ -32,9 +32,14 @@ class Truncated(Exception):
         super().__init__("the fraction was cut off")
 
 
+def spelt(text: str) -> str:
+    """The text with halves of surrogate pairs, which no file and no answer can hold, as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def shown(value: Any) -> str:
-    """The value for an error message: its JSON, cut at 100 characters."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    """The value for an error message: its JSON, cut at 100 characters; whatever it is, UTF-8 can spell it."""
+    text = spelt(json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= 100 else text[:97] + "..."
 
 

@@ -24,6 +24,7 @@ from ingest.spec import SupervisorSpec, parse_supervisor_spec
 from ingest.spec.model import Discovery
 from ingest.stream.schemas import SchemaSources
 from ingest.stream.supplier import Poll
+from segments.coercion import spelt
 from segments.rollup import TIME_OF_PREFIX
 from segments.schema import TIME_COLUMN, ColumnSpec, SegmentSchema
 
@@ -133,7 +134,7 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_as_json(inner) for inner in value]
     if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
+        return spelt(value)
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return str(value)
     return value if value is None or isinstance(value, int | float) else str(value)

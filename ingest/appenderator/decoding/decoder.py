@@ -25,6 +25,7 @@ from ingest.spec.model import DataSchema, Discovery, JsonFormat, Rejection
 from ingest.stream.schemas import SchemaSources
 from ingest.stream.supplier import Poll
 from segments.arrow_arrays import ArrowArray, array_of
+from segments.coercion import spelt
 from segments.filter.evaluate import passing_rows
 from segments.time_arrays import TimeReader
 
@@ -277,7 +278,9 @@ def _judge(messages: _Messages, slow: dict[int, SlowMessage], fates: Fates) -> t
     rejected: list[Rejected] = []
     problems: list[RowProblem] = []
     for at, message in slow.items():
-        details = tuple([*message.reasons, *(error for row in message.rows for error in row.errors)])
+        # What a message holds may be quoted in what is said of it.
+        reasons = list(map(spelt, message.reasons))
+        details = tuple([*reasons, *(spelt(error) for row in message.rows for error in row.errors)])
         if message.blank:
             fates[at] = Fate.TOMBSTONE
         elif not message.rows:
@@ -290,7 +293,7 @@ def _judge(messages: _Messages, slow: dict[int, SlowMessage], fates: Fates) -> t
         value = messages.values[at] or b""
         if message.reasons or not message.rows:
             time_ms = int(messages.timestamps_ms[at])
-            reason = "; ".join(message.reasons or details)
+            reason = "; ".join(reasons or details)
             rejected.append(Rejected(partition, offset, time_ms, value, reason, source))
         shown = value[:_INPUT_SHOWN_BYTES].decode(errors="replace")
         problems.append(RowProblem(partition, offset, fates[at] == Fate.UNPARSEABLE, details, shown, source))

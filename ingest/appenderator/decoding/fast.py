@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from ingest.appenderator.decoding.plan import Kind, Plan, Source, value_at
-from ingest.appenderator.decoding.structs import Shape
+from ingest.appenderator.decoding.structs import Shape, can_be_read
 from ingest.spec.json_path import follow
 from ingest.spec.model import Discovery
 
@@ -41,9 +41,10 @@ class FastReader:
         self._typed: set[str] = set()
         self._nested: set[str] = set()
         self._typed_all: set[str] = set()
-        # A path that begins with anything but a name needs the whole object.
+        # A path that begins with anything but a name needs the whole object, and so does a name that no struct has.
         self.reads_objects = plan.discovery is not Discovery.NONE or any(
-            source.root is None and source.rest for source, _ in self._sources()
+            source.rest if source.root is None else not all(map(can_be_read, self._names(source)))
+            for source, _ in self._sources()
         )
         self._shape = Shape(())
         self._decode: Callable[[Any], Any] = self._decoder()

@@ -10,6 +10,12 @@ from typing import Any
 import msgspec
 
 
+def can_be_read(name: str) -> bool:
+    """Whether a struct can have a field of this name: msgspec
+    takes none that JSON would spell with an escape."""
+    return not any(character < " " or character in '"\\' for character in name)
+
+
 @dataclass(slots=True)
 class _Node:
     """A name: what it is read as where it is a value of its own, or the names below it."""

@@ -140,3 +140,46 @@ def test_any_bytes_end_in_exactly_one_counter(name: str, data: st.DataObject) ->
     assert str(fast.rows.to_pylist()) == str(slow.rows.to_pylist())
     assert (fast.rejected, fast.problems, fast.truncated) == (slow.rejected, slow.problems, slow.truncated)
     assert all(record.value == (messages[record.offset] or b"") for record in fast.rejected)
+
+
+NAMES = ['a"b', "a\\b", "a\nb", "a\x7fb", "a'b", "a.b", "{a}", "%s", " ", "\U0001f600", "İ", "S", "s"]
+
+
+def test_columns_of_any_name_are_read_whichever_way() -> None:
+    """A name that JSON spells with an escape once ended the task that should read it."""
+    columns = {
+        "timestampSpec": {"column": 't"', "format": "millis"},
+        "dimensionsSpec": {"dimensions": NAMES},
+        "metricsSpec": [{"type": "longSum", "name": "sum", "fieldName": 'n"'}],
+        "granularitySpec": {"rollup": False},
+    }
+    message = {name: f"value of {name}" for name in NAMES} | {'t"': 1, 'n"': 7}
+    for schema in (columns, columns | {"dimensionsSpec": {"useSchemaDiscovery": True}}):
+        for only_slow in (False, True):
+            decoder = RowDecoder(spec_of(schema).data_schema, only_slow=only_slow)
+            [row] = decoder.decode([poll_of([message])], OPENED_MS).rows.to_pylist()
+            assert {name: row[name] for name in NAMES} == {name: message[name] for name in NAMES} and row["sum"] == 7
+
+
+HALF = "\\ud800"
+HALVES = [
+    f'["{HALF}"]',
+    f'{{"t": "{HALF}"}}',
+    f'{{"t": 1, "l": "{HALF}"}}',
+    f'{{"t": 1, "s": ["{HALF}", {{"{HALF}": 1}}]}}',
+    f'{{"t": 1, "d": {{"{HALF}": 1}}}}',
+    f'"{HALF}"',
+]
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, DISCOVERED], ids=["declared", "discovered"])
+@pytest.mark.parametrize("reject", [False, True])
+def test_half_of_a_surrogate_pair_never_gets_into_what_is_said_of_a_record(
+    columns: dict[str, Any], reject: bool
+) -> None:
+    """It could not be written to a quarantine file, which ended every task that read it."""
+    spec = spec_of(columns, tuning={"onBadValue": "reject"} if reject else {})
+    batch = RowDecoder(spec.data_schema).decode([poll_of([half.encode() for half in HALVES])], OPENED_MS)
+    assert len(batch.problems) >= 4 and batch.rejected
+    for told in [*(record.reason for record in batch.rejected), *(d for p in batch.problems for d in p.details)]:
+        assert told.encode()
