@@ -38,6 +38,12 @@ def require_member(attempt: AttemptRecord | None, ref: SequenceRef) -> AttemptRe
     return live
 
 
+def numbered(attempt: AttemptRecord, taken: int) -> AttemptRecord:
+    """The attempt under a number that none of its task had before, ``taken`` being the highest: its name is that of
+    its folder, and a leader knows the newest ones only (PR-19)."""
+    return replace(attempt, attempt=max(attempt.attempt, taken + 1))
+
+
 def assigned(attempt: AttemptRecord | None, worker: str) -> AttemptRecord:
     """The attempt once a worker was chosen for it; a repeated choice changes nothing.
 

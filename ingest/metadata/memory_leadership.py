@@ -156,6 +156,11 @@ class MemorySupervisors(MemoryBase):
             found = self.state.supervisors
             return [found[name] for name in sorted(found) if found[name].desired is not DesiredState.TERMINATED]
 
+    def unfinished_supervisors(self) -> list[str]:
+        with self._lock:
+            live = {attempt.supervisor for attempt in self.state.attempts.values() if attempt.state.is_live}
+            return sorted(live | {name for name, records in self.state.unpublished.items() if records})
+
     def supervisor(self, supervisor: str) -> SupervisorRecord | None:
         with self._lock:
             return self.state.supervisors.get(supervisor)

@@ -258,9 +258,11 @@ class MemoryAttempts(MemoryBase):
             stored = state.attempts.get(attempt.token)
             if stored is None:
                 self._touch()
-                stored = attempt
-                state.attempts[attempt.token] = attempt
-                state.group_tokens[key] = (*state.group_tokens.get(key, ()), attempt.token)
+                tokens = state.group_tokens.get(key, ())
+                same = (a for a in map(state.attempts.__getitem__, tokens) if a.task_id == attempt.task_id)
+                stored = attempt_rules.numbered(attempt, max((a.attempt for a in same), default=0))
+                state.attempts[attempt.token] = stored
+                state.group_tokens[key] = (*tokens, attempt.token)
             return stored, tuple(mine)
 
     def _change(self, old: AttemptRecord | None, new: AttemptRecord) -> AttemptRecord:

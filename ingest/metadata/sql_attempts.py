@@ -42,8 +42,13 @@ class SqlAttempts(SqlBase):
             stored = load_attempt(connection, attempt.token)
             if stored is not None:
                 return stored, tuple(mine)
-            connection.execute(sa.insert(t.attempts).values(**attempt_values(attempt)))
-            return attempt, tuple(mine)
+            same = sa.and_(
+                in_group(t.attempts, attempt.supervisor, attempt.group), t.attempts.c.task_id == attempt.task_id
+            )
+            taken = connection.execute(sa.select(sa.func.max(t.attempts.c.attempt)).where(same)).scalar()
+            fresh = attempt_rules.numbered(attempt, taken or 0)
+            connection.execute(sa.insert(t.attempts).values(**attempt_values(fresh)))
+            return fresh, tuple(mine)
 
         return self._fenced(generation, create)
 

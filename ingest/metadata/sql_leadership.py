@@ -220,6 +220,13 @@ class SqlSupervisors(SqlBase):
 
         return self._read(alive)
 
+    def unfinished_supervisors(self) -> list[str]:
+        # Spelt out, not bound, so that the partial indexes serve them.
+        unpublished = sa.select(t.sequences.c.supervisor).where(sa.text("sequences.state IN ('open', 'sealed')"))
+        live = sa.select(t.attempts.c.supervisor).where(sa.text("attempts.ended_ms IS NULL"))
+        both = sa.union(unpublished, live)
+        return self._read(lambda connection: sorted(connection.execute(both).scalars()))
+
     def supervisor(self, supervisor: str) -> SupervisorRecord | None:
         return self._read(lambda connection: _supervisor(connection, supervisor, lock=False))
 

@@ -141,6 +141,10 @@ class SupervisorStore(Protocol):
         """All that are not terminated."""
         ...
 
+    def unfinished_supervisors(self) -> list[str]:
+        """Names of those with unpublished sequences or live attempts, terminated ones too."""
+        ...
+
     def supervisor(self, supervisor: str) -> SupervisorRecord | None:
         """Also a terminated one."""
         ...
@@ -268,7 +272,8 @@ class AttemptStore(Protocol):
     def create_attempt(
         self, generation: int, attempt: AttemptRecord
     ) -> tuple[AttemptRecord, tuple[SequenceRecord, ...]]:
-        """Stores the attempt. Returns the unpublished sequences of its group."""
+        """Stores the attempt, under a number that its task never had (PR-19). Returns the unpublished
+        sequences of its group."""
 
     def assign_attempt(self, generation: int, token: str, worker: str) -> AttemptRecord:
         """Stores which worker shall start it and marks every unpublished sequence of its group assigned

@@ -58,13 +58,21 @@ class Sweeper:
         allowed = set(self._store.begin_delete(self._generation, [row.row_id for row in due])) if due else set()
         done: list[int] = []
         for row in due:
-            if row.row_id in allowed:
-                self._storage.delete(self._storage.load_spec(row.path))
+            if row.row_id in allowed and self._delete(row.path):
                 done.append(row.row_id)
         if done:
             self._store.finish_delete(self._generation, done, now_ms)
             log.info("staged files swept", files=len(done))
         return len(done)
+
+    def _delete(self, path: str) -> bool:
+        """False where the storage refuses now; the others go all the same."""
+        try:
+            self._storage.delete(self._storage.load_spec(path))
+        except ServiceError as error:
+            log.warning("staged file not removed", path=path, error=str(error))
+            return False
+        return True
 
     def _waited_ms(self, row_id: int) -> int:
         """Since this leader first saw the row removed: the wall clock may have jumped since it was written."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import structlog
@@ -24,6 +23,7 @@ from ingest.overlord.roster import WorkerRoster
 from ingest.overlord.sealings import Sealings
 from ingest.overlord.served import ServedVersions
 from ingest.spec import SupervisorSpec, parse_supervisor_spec
+from ingest.supervisor.deliveries import Deliveries
 from ingest.supervisor.messages import Event
 from ingest.supervisor.ports import RunnerPorts, SupplierFactory, TaskClient, TokenSource
 from ingest.supervisor.report import lag, named
@@ -32,8 +32,6 @@ from segments.storage.base import DeepStorage
 
 log = structlog.get_logger()
 
-TASK_CALLS_AT_ONCE = 16
-RECENT_ATTEMPTS = 1_000
 LOOK_AGAIN_S = 0.3
 
 
@@ -58,19 +56,18 @@ class Term:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._runners: dict[str, SupervisorRunner] = {}
-        self._pool = ThreadPoolExecutor(TASK_CALLS_AT_ONCE, thread_name_prefix="task-call")
+        self._deliveries = Deliveries(ports.tasks, ports.clock)
         self.served = ServedVersions(ports.store, ports.clock)
         self.roster = WorkerRoster(ports.store, generation, ports.clock, self.post)
         sealings = Sealings()
         self.actions = LeaderActions(ports.store, generation, ports.clock, self.served, sealings, self.post)
         self._runner_ports = RunnerPorts(
             ports.store,
-            ports.tasks,
+            self._deliveries,
             self.roster,
             ports.suppliers,
             ports.tokens,
             ports.clock,
-            self._pool,
             on_lost,
             self._on_terminated,
             sealings.tell,
@@ -98,16 +95,15 @@ class Term:
         for runner in runners:
             runner.stop()
         self.roster.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._deliveries.close()
 
     def _records(self) -> list[SupervisorRecord]:
         store = self._ports.store
         records = {record.supervisor: record for record in store.supervisors()}
         wishing = {wish.supervisor for wish in store.reset_wishes(None)}
-        attempted = {attempt.supervisor for attempt in store.attempts(None, None, RECENT_ATTEMPTS)}
-        for name in (wishing | attempted) - set(records):
+        for name in (wishing | set(store.unfinished_supervisors())) - set(records):
             record = store.supervisor(name)
-            if record is not None and (name in wishing or store.groups(name)):
+            if record is not None:
                 records[name] = record
         return list(records.values())
 

@@ -51,7 +51,7 @@ StoreCommand = (
 
 
 ENDED_ATTEMPTS = 200
-"""Attempts that ended lately, given to a new leader's machine."""
+"""Attempts that ended lately, given to a new leader's machine; the store numbers attempts by all of them."""
 
 
 class StoreCommands:

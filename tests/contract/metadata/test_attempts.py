@@ -50,6 +50,19 @@ def test_creating_an_attempt_again_returns_it_as_it_is_now(world: World) -> None
         world.store.create_attempt(world.generation, pending("u", 9))
 
 
+def test_no_two_attempts_of_a_task_have_one_number_whatever_a_leader_knows_of_them(world: World) -> None:
+    group = world.open(0).ref.group
+    numbers = []
+    for token, number in (("t", 1), ("u", 1), ("v", 7), ("w", 2)):
+        stored, _ = world.store.create_attempt(world.generation, replace(pending(token, group), attempt=number))
+        again, _ = world.store.create_attempt(world.generation, replace(pending(token, group), attempt=number))
+        assert stored == again == world.store.attempt(token)
+        numbers.append(stored.attempt)
+    assert numbers == [1, 2, 7, 8]
+    other, _ = world.store.create_attempt(world.generation, replace(pending("x", group), task_id="task-2"))
+    assert other.attempt == 1
+
+
 def test_an_attempt_goes_from_pending_to_running(world: World) -> None:
     record = world.open(0)
     world.store.create_attempt(world.generation, pending("t", record.ref.group))

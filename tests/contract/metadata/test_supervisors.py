@@ -8,6 +8,7 @@ import pytest
 
 from ingest.metadata.records import AuditRow, DesiredState
 from ingest.metadata.store import StoreConflict
+from ingest.offsets import OffsetMap
 from tests.contract.metadata.world import NOON_MS, SPEC, SUPERVISOR, TABLE, World, audit
 
 
@@ -99,3 +100,16 @@ def test_the_trail_is_newest_first_and_may_be_asked_per_supervisor(world: World)
     assert world.store.audit(None, 10) == rows[::-1]
     assert world.store.audit(SUPERVISOR, 1) == [rows[2]]
     assert world.store.audit("other", 10) == [rows[1]]
+
+
+def test_a_supervisor_is_unfinished_while_it_has_rows_to_publish_or_a_task_that_lives(world: World) -> None:
+    assert world.store.unfinished_supervisors() == []
+    record = world.open(0)
+    token = world.attempt(record.ref)
+    world.start(supervisor="other", table="other")
+    world.store.set_desired(world.generation, SUPERVISOR, DesiredState.TERMINATED, NOON_MS)
+    assert world.store.unfinished_supervisors() == [SUPERVISOR]
+    world.end(token)
+    assert world.store.unfinished_supervisors() == [SUPERVISOR], "somebody must publish what was read"
+    world.seal(record.ref, OffsetMap({0: 0}), last=True)
+    assert world.store.unfinished_supervisors() == []
