@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ingest.clock import Clock
 from ingest.metadata.store import MetadataStore
 from ingest.protocol import PauseReport, SequenceRecord, TaskCommand, TaskSpec
 from ingest.stream.supplier import RecordSupplier
 from ingest.stream.topics import Naming
+
+if TYPE_CHECKING:
+    from ingest.supervisor.deliveries import Deliveries
 
 SupplierFactory = Callable[[dict[str, Any], Naming], RecordSupplier]
 """Builds a supplier for a supervisor spec (as posted); the caller's thread owns it. Where the spec reads several
@@ -71,12 +73,11 @@ class RunnerPorts:
     ended; ``on_sealed`` what was saved."""
 
     store: MetadataStore
-    tasks: TaskClient
+    deliveries: Deliveries
     queue: TaskQueue
     suppliers: SupplierFactory
     tokens: TokenSource
     clock: Clock
-    pool: Executor
     on_lost: Callable[[], None]
     on_terminated: Callable[[str], None]
     on_sealed: Callable[[tuple[SequenceRecord, ...]], None]

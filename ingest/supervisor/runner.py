@@ -1,7 +1,7 @@
 """The supervisor's shell: one thread, one mailbox, one machine; everything slow is an event that comes back.
 
 Store commands run in this thread, in order, repeated while the database is away; calls to tasks run
-in a shared pool and the stream is looked at by a thread of its own, so that a silent task or broker
+in shared pools and the stream is looked at by a thread of its own, so that a silent task or broker
 delays nobody. The runner ends when a newer leader exists: its owner rebuilds from the store.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from ingest.errors import AttemptRefused, IngestError, LeadershipLost, StoreUnreachable
+from ingest.errors import AttemptRefused, LeadershipLost, StoreUnreachable
 from ingest.metadata.records import DesiredState, SupervisorRecord
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap, furthest
@@ -24,6 +24,7 @@ from ingest.protocol import PROTOCOL_VERSION, AttemptRecord, SealCommand, TaskCo
 from ingest.spec import SupervisorSpec
 from ingest.spec.model import UNLIMITED
 from ingest.supervisor.config import SupervisorConfig
+from ingest.supervisor.deliveries import Delivery
 from ingest.supervisor.discovery import StreamDiscovery, StreamView
 from ingest.supervisor.health import CANNOT_READ, Problem, Status, Unreadable
 from ingest.supervisor.machine import SupervisorMachine
@@ -44,7 +45,6 @@ from ingest.supervisor.messages import (
     SequenceSealed,
     StateLoaded,
     StoreRefused,
-    TaskAnswered,
     TaskBeat,
     TaskRegistered,
     TaskSilent,
@@ -278,7 +278,8 @@ class SupervisorRunner:
                 self._commands.resume_starts(self._config, state)
             case TaskRegistered(attempt=attempt) | AttemptMoved(attempt=attempt) | AttemptCreated(attempt=attempt):
                 self._note_address(attempt)
-            case TaskBeat(beat=beat):
+            case TaskBeat(beat=beat) if self._machine.find(beat.token) is not None:
+                # Of one that has ended meanwhile it is too late: nobody would forget it any more.
                 self._beats[beat.token] = beat
                 why = (beat.detail or CANNOT_READ) if beat.status == CANNOT_READ else None
                 self._unreadable.heard(beat.token, why, self._ports.clock.monotonic_ms())
@@ -306,6 +307,7 @@ class SupervisorRunner:
             self._addresses.pop(attempt.token, None)
             self._beats.pop(attempt.token, None)
             self._unreadable.gone(attempt.token)
+            self._ports.deliveries.forget(attempt.token)
 
     # ---------------------------------------------------------------- commands
 
@@ -355,14 +357,4 @@ class SupervisorRunner:
         message = command
         if isinstance(command, SealCommand):
             message = replace(command, specs=self._commands.specs(self._config, command.sequences))
-        with suppress(RuntimeError):  # the pool is shut down: this leadership is over
-            self._ports.pool.submit(self._deliver, address, token, command, message)
-
-    def _deliver(self, address: str, token: str, command: TaskCommand, message: TaskCommand) -> None:
-        try:
-            report = self._ports.tasks.send(address, token, message)
-        except IngestError as error:
-            log.info("task did not take a command", command=type(command).__name__, address=address, error=str(error))
-            self.post(TaskSilent(self._ports.clock.monotonic_ms(), token, command))
-        else:
-            self.post(TaskAnswered(self._ports.clock.monotonic_ms(), token, command, report))
+        self._ports.deliveries.send(Delivery(address, token, command, message, self.post))

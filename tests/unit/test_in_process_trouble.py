@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ingest.overlord.overlord import WrongState
 from ingest.protocol import CommitterCommand, PublishOutcome, PublishReply, SequenceRecord
 from ingest.stream.memory import MemoryStream
 from ingest.stream.supplier import BrokerUnreachable
+from ingest.supervisor.messages import TaskBeat
 from ingest.task.messages import PublishEnded
 from segments.errors import StorageFull
 from tests.in_process import LocalActions, System, chain_is_whole, click, eventually, spec
@@ -260,3 +262,17 @@ def test_a_task_whose_disk_is_full_waits_and_reads_on_when_it_is_not(
     system.overlord.suspend("clicks")
     eventually(lambda: system.rows_published() == 2_060)
     chain_is_whole(system)
+
+
+def test_a_beat_that_arrives_after_its_task_has_ended_is_not_kept(system: System) -> None:
+    running(system)
+    runner = system.overlord.leading().runner("clicks")
+    assert runner is not None
+    eventually(lambda: runner.view().beats)
+    [(token, beat)] = runner.view().beats.items()
+    system.overlord.shut_down_task(system.tasks()[0].task.task_id)
+    eventually(lambda: token not in runner.view().beats)
+    late = replace(beat, status="cannot_read", detail="a broker that is gone")
+    runner.post(TaskBeat(system.clock.monotonic_ms(), late))
+    eventually(lambda: runner.view().beats)
+    assert token not in runner.view().beats, "nobody would take it back: the supervisor would look ill for ever"

@@ -52,7 +52,7 @@ def test_a_terminated_supervisor_with_rows_to_publish_is_taken_over_however_long
         store.create_attempt(generation, attempt(other, f"other-{number}"))
         store.set_attempt_state(generation, f"other-{number}", AttemptState.FAILED, "its stream", 0)
     ports = OverlordPorts(
-        store, MemoryDeepStorage(), NoTasks(), lambda _: MemorySupplier(MemoryStream(), "clicks"), str, SystemClock()
+        store, MemoryDeepStorage(), NoTasks(), lambda *_: MemorySupplier(MemoryStream(), "clicks"), str, SystemClock()
     )
     term = Term(generation, ports, lambda: None)
     term.start()
