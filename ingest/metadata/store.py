@@ -36,13 +36,12 @@ from ingest.metadata.records import (
     NodeRecord,
     QuarantineRow,
     ResetWish,
-    SegmentRow,
     SpecVersion,
     StagedRow,
     StreamOffsets,
     SupervisorRecord,
-    TableState,
 )
+from ingest.metadata.table_store import TableStore
 from ingest.offsets import OffsetMap
 from ingest.protocol import (
     AllocateRequest,
@@ -361,28 +360,6 @@ class PublishStore(Protocol):
         ...
 
     def quarantine_file(self, datasource: str, path: str) -> QuarantineRow | None: ...
-
-
-class TableStore(Protocol):
-    """Tables and segments as queries and operators see them."""
-
-    def datasources(self) -> list[str]: ...
-
-    def table(self, datasource: str, since: int | None) -> TableState | None:
-        """One consistent snapshot (PR-2); see ``TableState``."""
-        ...
-
-    def table_versions(self) -> dict[str, int]: ...
-
-    def segments(self, datasource: str, after_id: str | None, limit: int, include_unused: bool) -> list[SegmentRow]:
-        """Paged in id order."""
-        ...
-
-    def mark_segments(
-        self, generation: int, datasource: str, segment_ids: Sequence[str], used: bool, now_ms: int
-    ) -> int:
-        """Unused: removed at a new version. Used reverses only an unused mark (PR-3). Returns how many changed."""
-        ...
 
 
 class MetadataStore(
