@@ -109,11 +109,11 @@ class StreamDiscovery:
             self._time_lags.close()
 
     def _see(self, supplier: RecordSupplier) -> None:
+        stored = self._stored()  # before the look: what is committed after it may lie beyond the ends seen
         topic_id = supplier.topic_id()
         partitions = supplier.partitions()
         log_starts = OffsetMap(supplier.earliest(partitions))
         log_ends = OffsetMap(supplier.latest(partitions))
-        stored = self._stored()
         if stored is None:
             begins = self._beginning
             starts = begins if isinstance(begins, OffsetMap) else log_starts if begins else log_ends
@@ -121,12 +121,14 @@ class StreamDiscovery:
             starts = log_starts.restrict(p for p in partitions if p not in stored.committed)
         if self._stopping:
             return
-        lags = self._view.time_lags
+        committed = OffsetMap() if stored is None else stored.committed
+        now_ms, lags = self._clock.monotonic_ms(), self._view.time_lags
         self._view = StreamView(log_starts, log_ends, self._clock.now_ms(), None, topic_id, lags, self.places)
-        self._post(StreamSeen(self._clock.monotonic_ms(), topic_id, starts, log_starts, log_ends))
+        self._post(StreamSeen(now_ms, topic_id, starts, log_starts, log_ends, committed=committed))
         if self._time_lags is not None and self._read is not None:
-            reached = furthest(OffsetMap() if stored is None else stored.committed, self._read())
-            self._view = replace(self._view, time_lags=self._time_lags.measure(reached, log_ends))
+            self._view = replace(
+                self._view, time_lags=self._time_lags.measure(furthest(committed, self._read()), log_ends)
+            )
 
     def _fail(self, error: Exception) -> None:
         if self._stopping:

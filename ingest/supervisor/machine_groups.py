@@ -98,6 +98,7 @@ class GroupRules(ReplicaRules):
         if event.topic not in (None, self.config.topic):
             return []  # of the topic before: its offsets mean nothing in this one
         self.health.run_succeeded()
+        event = self._seen_by_now(event)
         self.topic_id = event.topic_id
         self.log_starts, self.log_ends = event.log_starts, event.log_ends
         self._judge_stream(event)
@@ -111,6 +112,18 @@ class GroupRules(ReplicaRules):
             return []
         self.storing_offsets = True
         return [AddPartitions(OffsetMap(new))]
+
+    def _seen_by_now(self, seen: StreamSeen) -> StreamSeen:
+        """A log holds at least what was committed since it was looked at: the news of a look may wait behind
+        a slow store, and must not pass for a truncation (PR-17)."""
+        if self.offsets is None:
+            return seen
+        late = {
+            p: committed
+            for p, committed in self.offsets.committed.items()
+            if p in seen.log_ends and seen.committed.get(p, 0) <= seen.log_ends[p] < committed
+        }
+        return replace(seen, log_ends=seen.log_ends.with_(OffsetMap(late))) if late else seen
 
     def _judge_stream(self, seen: StreamSeen) -> None:
         """Names what the stream no longer holds; moves just those offsets when the spec says so (PR-24).

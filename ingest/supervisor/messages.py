@@ -116,7 +116,8 @@ class StateLoaded:
 class StreamSeen:
     """The topic was listed. ``starts``: where a partition without stored offsets begins (resolved
     once, to numbers); ``log_starts``/``log_ends``: what the stream holds; ``topic`` None: the present;
-    ``places``: what its numbers stand for, of several topics."""
+    ``places``: what its numbers stand for, of several topics; ``committed``: the offsets stored before the look
+    began, the only ones it can contradict."""
 
     now_ms: int
     topic_id: str | None
@@ -125,6 +126,7 @@ class StreamSeen:
     log_ends: OffsetMap = OffsetMap()
     topic: str | None = None
     places: Mapping[int, Place] = field(default_factory=dict)
+    committed: OffsetMap = OffsetMap()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Rules of rescaling, of stopping for bad records and of resting on a quiet stream removed, one each."""
+"""Rules of rescaling, bad records, rest on a quiet stream and late looks at it removed, one each."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ def _waiting_counts_as_assigned(store: Any, generation: int, attempt: Any) -> An
     created = _create_attempt(store, generation, attempt)
     store._put(*(replace(record, assigned=True) for record in created[1]))
     return created
+
+
+def _seen_as_it_was(machine: Any, seen: Any) -> Any:
+    """What was committed since the stream was looked at counts as cut off from it."""
+    return seen
 
 
 def _undecided(machine: Any, event: Any) -> None:
@@ -202,5 +207,11 @@ MUTANTS = [
         "a new leader hears from a task that it was told to leave",
         "PR-23",
         lambda: [(Replicas, "note_stopping", nothing)],
+    ),
+    Mutant(
+        "late-look-truncates",
+        "a look at the stream contradicts only what was committed before it",
+        "PR-17",
+        lambda: [(Groups, "_seen_by_now", _seen_as_it_was)],
     ),
 ]

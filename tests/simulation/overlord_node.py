@@ -34,6 +34,7 @@ from ingest.supervisor import messages as m
 from ingest.supervisor.config import SupervisorConfig, SupervisorState
 from ingest.supervisor.machine import SupervisorMachine
 from tests.simulation.faults import BY_LAG
+from tests.simulation.stream import look_at
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -63,6 +64,7 @@ class OverlordNode:
         self.claims: set[str] = set()
         self.freed: set[str] = set()
         self.loops = 0
+        self.look: m.StreamSeen | None = None
         self.clock.after(self.clock.between(0, LOOP_MS), self.loop)
 
     # ------------------------------------------------------------ leading
@@ -91,8 +93,7 @@ class OverlordNode:
         try:
             self.store.beat(self.generation)
             self.post(m.Tick(now_ms, self.world.wall_ms()))
-            if self.loops % 3 == 1:
-                self.look_at_stream()
+            self.look_at_stream()
             self.assign()
             if self.loops % 8 == 0:
                 self.sweep()
@@ -159,11 +160,12 @@ class OverlordNode:
         )
 
     def look_at_stream(self) -> None:
-        starts, ends = (
-            OffsetMap(self.world.topic.log_starts),
-            OffsetMap((p, self.world.end_of(p)) for p in self.world.topic.ends),
-        )
-        self.post(m.StreamSeen(self.clock.now_ms, "topic-1", starts, starts, ends))
+        """Every third turn; where looks are late, every other is heard of two turns after that."""
+        if due := self.loops % 3 == 1:
+            self.look = look_at(self.world, self.clock.now_ms)
+        late = self.world.late_looks and self.loops % 6 != 1
+        if self.look is not None and (self.loops % 6 == 0 if late else due):
+            self.post(self.look)
 
     def assign(self) -> None:
         """The task queue: claims first, to workers with a free slot or, for them, the one beyond (PR-12)."""

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ingest.offsets import OffsetMap
+from ingest.supervisor.messages import StreamSeen
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 
 @dataclass(slots=True)
@@ -37,3 +44,12 @@ class Topic:
         """Visible records of a half-open range, as (partition, offset)."""
         visible = self.records[partition]
         return [(partition, offset) for offset in range(start, end) if offset in visible]
+
+
+def look_at(world: World, now_ms: int) -> StreamSeen:
+    """What an overlord finds when it lists the topic, and what was committed before that."""
+    starts = OffsetMap(world.topic.log_starts)
+    ends = OffsetMap((p, world.end_of(p)) for p in world.topic.ends)
+    stored = world.store.offsets(world.supervisor, world.topic_name)
+    committed = OffsetMap() if stored is None else stored.committed
+    return StreamSeen(now_ms, "topic-1", starts, starts, ends, committed=committed)

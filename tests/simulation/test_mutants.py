@@ -58,6 +58,7 @@ SEEN = {
     "claims-ignored": 95,
     "waiting-holds-slot": 151,
     "stopping-unheard": 10296,
+    "late-look-truncates": 24,
     "bad-never-stop": 14,
     "bad-forgotten": 14,
     "bad-no-final-round": 14,

@@ -118,6 +118,7 @@ class World:
         self.bad: BadRecords = draw_bad_records(seed)
         self.quiet: Quiet = draw_quiet(seed)
         self.bad_random = random.Random(seed)
+        self.late_looks = seed % 13 == 11  # what was committed since a look is known before the look is
         self.most = self.bad.most
         if self.scaling.tight:
             acts = tuple(act for act in self.shape.acts if act != "host_lost")
