@@ -107,7 +107,7 @@ def _column(array: pa.Array[Any], field: pa.Field[Any], zone: str) -> pa.Array[A
     if array.type == wanted:
         return array
     if wanted == pa.date32():
-        # The day that the clock of the zone shows at that instant.
+        # The day that the clock of the zone shows at that instant. (The stubs know of zones given once for all only.)
         local: pa.Array[Any] = pc.local_timestamp(array.cast(pa.int64()).cast(pa.timestamp("ms", zone)))  # type: ignore[call-overload]
         return local.cast(wanted)
     if pa.types.is_timestamp(wanted):

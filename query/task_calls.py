@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -49,13 +50,15 @@ class TaskCalls:
         self._settings = settings
         self._clock = clock
         self._calls = calls
+        self._lock = threading.Lock()
         self._suspects: dict[str, int] = {}
 
     def suspects(self) -> dict[str, LiveAnswer | None]:
         """Attempts that could not be reached a moment ago."""
         now_ms = self._clock.monotonic_ms()
-        self._suspects = {token: until_ms for token, until_ms in self._suspects.items() if until_ms > now_ms}
-        return dict.fromkeys(self._suspects)
+        with self._lock:  # calls of other tables note others meanwhile
+            self._suspects = {token: until_ms for token, until_ms in self._suspects.items() if until_ms > now_ms}
+            return dict.fromkeys(self._suspects)
 
     def ask(self, at: TableVersion, attempts: Iterable[LiveAttempt]) -> dict[str, LiveAnswer | None]:
         """Every attempt's answer; None where there is none."""
@@ -110,5 +113,7 @@ class TaskCalls:
         return self._mirror.pin(attempt, token, chunk, over_the_wire)
 
     def _suspect(self, token: str, error: ServiceError) -> None:
-        self._suspects[token] = self._clock.monotonic_ms() + self._settings.suspect_ms
+        until_ms = self._clock.monotonic_ms() + self._settings.suspect_ms
+        with self._lock:
+            self._suspects[token] = until_ms
         _log.info("task_did_not_answer", token=token[:8], error=str(error))

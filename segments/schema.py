@@ -297,6 +297,7 @@ class SegmentSchema:
         return cls(
             columns=tuple(ColumnSpec.from_json(column) for column in columns),
             sort_order=tuple(str(name) for name in order),
+            # Whatever stands there, it is judged by `of`.
             query_granularity=Granularity.of(value.get("queryGranularity") or "NONE"),  # type: ignore[arg-type]
             rollup=value.get("rollup") is True,
         )

@@ -185,7 +185,7 @@ class HttpTaskClient:
     def send(self, address: str, token: str, command: TaskCommand) -> PauseReport | None:
         url = f"http://{address}/v1/{COMMAND_NAMES[type(command)]}"
         data = _task_call(self._pool, "POST", url, token, dumps(command), COMMAND_S)
-        return from_json(PauseReport | None, orjson.loads(data)["report"])  # type: ignore[arg-type]
+        return from_json(PauseReport | None, orjson.loads(data)["report"])  # type: ignore[arg-type]  # mypy takes no union for a type
 
     def get(self, address: str, token: str, name: str) -> Any:
         """One of the task's documents: status, rowStats or parseErrors."""

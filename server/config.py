@@ -237,6 +237,7 @@ def load(path: Path | None, overrides: Mapping[str, Any] | None = None) -> Setti
     content = _merged(_read(path), {})
     unknown = [*_unknown_in_file(content), *_unknown_in_environment(os.environ)]
     try:
+        # Fields are what the file has: pydantic judges them, not mypy.
         settings = Settings(**content, overrides=dict(overrides or {}))  # type: ignore[call-arg]
     except ValidationError as error:
         faults = [_fault(item) for item in error.errors() if item["type"] != "extra_forbidden"]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from segments.errors import ServiceError
+from segments.storage.durable import replace_durably
 
 
 class DataDirUnusable(ServiceError):
@@ -101,5 +102,5 @@ def _kept(path: Path, draw: Callable[[], str]) -> str:
         file.write(text + "\n")
         file.flush()
         os.fsync(file.fileno())
-    fresh.rename(path)
+    replace_durably(fresh, path)
     return text

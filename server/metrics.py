@@ -31,7 +31,7 @@ class Metrics(Collector):
     """One process's metrics; safe from any thread."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the client leaves it without types
         self.registry = CollectorRegistry()
         self._gauges: list[_Gauge] = []
         self.requests = Counter(

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 import orjson
+import structlog
 
 from ingest.errors import CommandRefused
 from ingest.protocol import (
@@ -31,6 +32,8 @@ from ingest.task.proof import proof
 from ingest.wire import WireError, loads, to_json
 from segments.errors import ServiceError
 from segments.live import LiveAnswer, LiveAsk
+
+log = structlog.get_logger()
 
 TOKEN_HEADER: Final = "X-Siltstone-Token"
 COMMANDS: Final[dict[str, type[Any]]] = {
@@ -50,6 +53,7 @@ ROUTES: Final = (
     "GET /v1/parseErrors",
 )
 BODY_BYTES_MAX: Final = 64 << 20
+IDLE_S: Final = 120.0
 
 
 class TaskControls(Protocol):
@@ -100,7 +104,7 @@ class _Server(ThreadingHTTPServer):
     controls: TaskControls
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A peer that went away in the middle is nobody's fault; anything else is answered with 500."""
+        """A peer that went away in the middle is nobody's fault; anything else was answered with 500 already."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -109,6 +113,8 @@ class _Handler(BaseHTTPRequestHandler):
     # Small answers must not wait for the peer's delayed acknowledgement, nor go out in pieces.
     disable_nagle_algorithm = True
     wbufsize = 1 << 16
+    # A peer that died without a word must not keep its thread; one that lives opens another connection.
+    timeout = IDLE_S
 
     def setup(self) -> None:
         super().setup()
@@ -132,6 +138,11 @@ class _Handler(BaseHTTPRequestHandler):
             status, body, kind = 400, _error(error), "application/json"
         except ServiceError as error:
             status, body, kind = 503, _error(error), "application/json"
+        except ConnectionError:
+            raise
+        except Exception as error:  # else the peer would see a connection that breaks, and ask the same again
+            log.exception("request broke", path=self.path)
+            status, body, kind = 500, _error(f"{type(error).__name__}: {error}"), "application/json"
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
@@ -144,9 +155,11 @@ class _Handler(BaseHTTPRequestHandler):
         return hmac.compare_digest(told.encode(), self.server.controls.token.encode())
 
     def _body(self) -> bytes:
-        length = int(self.headers.get("Content-Length", "0"))
+        told = self.headers.get("Content-Length", "0")
+        length = int(told) if told.isascii() and told.isdigit() else -1
         if not 0 <= length <= BODY_BYTES_MAX:
-            raise WireError(f"a body of {length} bytes is not taken")
+            self.close_connection = True  # where the next request begins is not known
+            raise WireError(f"a body of {told} bytes is not taken; at most {BODY_BYTES_MAX} are")
         return self.rfile.read(length)
 
     def _post(self) -> tuple[int, bytes, str]:

@@ -48,18 +48,18 @@ class Client:
 
     def submit(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Creates or changes the supervisor that ``spec`` describes; answers with its id."""
-        return self._json("POST", SUPERVISORS, spec)  # type: ignore[no-any-return]
+        return self._object("POST", SUPERVISORS, spec)
 
     def supervisors(self) -> list[dict[str, Any]]:
         """State and health of each."""
-        return self._json("GET", f"{SUPERVISORS}?full")  # type: ignore[no-any-return]
+        return self._list("GET", f"{SUPERVISORS}?full")
 
     def supervisor_status(self, supervisor: str) -> dict[str, Any]:
-        return self._json("GET", f"{SUPERVISORS}/{quote(supervisor, safe='')}/status")  # type: ignore[no-any-return]
+        return self._object("GET", f"{SUPERVISORS}/{quote(supervisor, safe='')}/status")
 
     def supervisor_action(self, supervisor: str, action: str) -> dict[str, Any]:
         """``action``: suspend, resume, terminate or reset."""
-        return self._json("POST", f"{SUPERVISORS}/{quote(supervisor, safe='')}/{action}", {})  # type: ignore[no-any-return]
+        return self._object("POST", f"{SUPERVISORS}/{quote(supervisor, safe='')}/{action}", {})
 
     def reset_supervisor(self, supervisor: str, *, discard: bool = False) -> dict[str, Any]:
         """Reads again from where a new supervisor would start. What was read is published first, for up to a
@@ -69,7 +69,7 @@ class Client:
     # -- tasks, workers and segments
 
     def tasks(self) -> list[dict[str, Any]]:
-        return self._json("GET", f"{INDEXER}/tasks")  # type: ignore[no-any-return]
+        return self._list("GET", f"{INDEXER}/tasks")
 
     def task_log(self, task: str, offset: int = 0) -> str:
         """The task's log from ``offset`` bytes on; a negative one counts from the end."""
@@ -78,15 +78,15 @@ class Client:
     def segments(self, datasource: str | None = None) -> list[dict[str, Any]]:
         """Published segments as the coordinator lists them."""
         query = f"?datasources={quote(datasource, safe='')}" if datasource else ""
-        return self._json("GET", f"/druid/coordinator/v1/metadata/segments{query}")  # type: ignore[no-any-return]
+        return self._list("GET", f"/druid/coordinator/v1/metadata/segments{query}")
 
     def datasources(self) -> list[str]:
         """Names of tables, also of those without a published segment."""
-        return self._json("GET", "/druid/coordinator/v1/metadata/datasources")  # type: ignore[no-any-return]
+        return self._list("GET", "/druid/coordinator/v1/metadata/datasources")
 
     def verify(self, datasource: str) -> dict[str, Any]:
         """Runs the audit of one table on the server; see ``siltstone verify``."""
-        return self._json("POST", f"/siltstone/v1/verify/{quote(datasource, safe='')}", {})  # type: ignore[no-any-return]
+        return self._object("POST", f"/siltstone/v1/verify/{quote(datasource, safe='')}", {})
 
     def quarantine(self, datasource: str) -> Iterator[dict[str, Any]]:
         """Files of records that could not be read, newest first, asked for as far as they are taken."""
@@ -122,15 +122,15 @@ class Client:
 
     def disable_worker(self) -> dict[str, Any]:
         """The middle manager at this URL takes no new tasks; those it has hand off early and end."""
-        return self._json("POST", "/druid/worker/v1/disable", {})  # type: ignore[no-any-return]
+        return self._object("POST", "/druid/worker/v1/disable", {})
 
     def enable_worker(self) -> dict[str, Any]:
         """The middle manager at this URL takes tasks again."""
-        return self._json("POST", "/druid/worker/v1/enable", {})  # type: ignore[no-any-return]
+        return self._object("POST", "/druid/worker/v1/enable", {})
 
     def worker_tasks(self) -> list[str]:
         """Ids of the tasks that run on the middle manager at this URL."""
-        return self._json("GET", "/druid/worker/v1/tasks")  # type: ignore[no-any-return]
+        return self._list("GET", "/druid/worker/v1/tasks")
 
     # -- queries
 
@@ -142,7 +142,7 @@ class Client:
         ``parameters`` stand for the question marks of the statement, in order: values, or ``{"type", "value"}``.
         """
         body = {"query": query, "parameters": parameters_of(parameters), "context": context or {}}
-        return self._json("POST", "/druid/v2/sql", body | {"resultFormat": "object"})  # type: ignore[no-any-return]
+        return self._list("POST", "/druid/v2/sql", body | {"resultFormat": "object"})
 
     def stream(
         self, query: str, parameters: Iterable[Any] | None = None, context: dict[str, Any] | None = None
@@ -218,6 +218,18 @@ class Client:
             return json.loads(content) if content else None
         except ValueError as error:
             raise ClientError(f"{self.url}{path} did not answer with JSON; is this address Siltstone's?") from error
+
+    def _object(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        answer = self._json(method, path, body)
+        if isinstance(answer, dict):
+            return answer
+        raise ClientError(f"{self.url}{path} did not answer with a JSON object; is this address Siltstone's?")
+
+    def _list(self, method: str, path: str, body: Any = None) -> list[Any]:
+        answer = self._json(method, path, body)
+        if isinstance(answer, list):
+            return answer
+        raise ClientError(f"{self.url}{path} did not answer with a JSON array; is this address Siltstone's?")
 
     def _send(self, method: str, path: str, body: Any = None) -> bytes:
         answer = self._request(method, path, body, whole=True)

@@ -7,7 +7,6 @@ also over a restart if there is a file for it, and every new connection has to s
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ import orjson
 import structlog
 
 from ingest.protocol import SequenceRef
+from segments.storage.durable import replace_durably, sync_file
 
 log = structlog.get_logger()
 
@@ -110,9 +110,8 @@ class Marks:
         with suppress(OSError):
             with fresh.open("wb") as file:
                 file.write(orjson.dumps(document))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.rename(self._path)
+                sync_file(file)
+            replace_durably(fresh, self._path)
             self._saved = seen
 
     def _is_news(self, seen: Seen) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeVar, cast
@@ -187,7 +188,7 @@ class KafkaSupplier:
         wait_s = 0.0
         while gathered.count < max_records and gathered.size < _BYTES_MAX:
             size = min(_CONSUME, max_records - gathered.count)
-            messages = self._guard(lambda s=size, w=wait_s: consumer.consume(s, w))  # type: ignore[misc]
+            messages = self._guard(partial(consumer.consume, size, wait_s))
             if messages:
                 gathered.add(messages)
             if len(messages) == size:
@@ -295,8 +296,7 @@ class KafkaSupplier:
 
     def _asker(self) -> AdminClient:
         if self._admin is None:
-            settings: dict[str, Any] = asking(self._config)
-            settings["error_cb"] = self._on_error
+            settings: dict[str, Any] = {**asking(self._config), "error_cb": self._on_error}
             self._admin = self._guard(lambda: AdminClient(settings, logger=_client_log))
         return self._admin
 

@@ -122,11 +122,9 @@ def _if(compiler: Compiler, tree: Call) -> Term:
 
 @function("case_searched")
 def _case_searched(compiler: Compiler, tree: Call) -> Term:
-    *pairs, default = [*tree.arguments] if len(tree.arguments) % 2 else [*tree.arguments, None]
-    branches = [
-        (compiler.condition(pairs[at]), compiler.value(pairs[at + 1]))  # type: ignore[arg-type]
-        for at in range(0, len(pairs), 2)
-    ]
+    pairs = list(tree.arguments)
+    default = pairs.pop() if len(pairs) % 2 else None
+    branches = [(compiler.condition(pairs[at]), compiler.value(pairs[at + 1])) for at in range(0, len(pairs), 2)]
     return _chosen(compiler, branches, t.null() if default is None else compiler.value(default))
 
 

@@ -134,6 +134,7 @@ def _arithmetic(frame: Frame, tree: exp.Expr) -> Term:
     for step in reversed(spine):
         pair = [result, frame.term(step.expression)]
         symbol = _SYMBOLS[type(step)]
+        # A lambda with a default has no type that mypy infers.
         result = per_member(frame, pair, lambda inner, both, symbol=symbol: arithmetic(inner, symbol, *both))  # type: ignore[misc]
     return result
 

@@ -96,7 +96,9 @@ def _rounded(a: Sequence[Value]) -> Value:
         # As Java does by way of a decimal number.
         return 0.0 if math.isnan(value) else math.copysign(1.7976931348623157e308, value)
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-    if exact.as_tuple().exponent >= -places:  # type: ignore[operator]
+    exponent = exact.as_tuple().exponent
+    assert isinstance(exponent, int), "what is not finite went above"
+    if exponent >= -places:
         return value
     cut = exact.scaleb(places).to_integral_value(ROUND_HALF_UP).scaleb(-places)
     return int(cut) if isinstance(value, int) else float(cut)

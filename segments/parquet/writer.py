@@ -107,6 +107,7 @@ class SegmentFileWriter:
                     if meta.codecs.of(column) == "zstd"
                 },
                 version="2.6",
+                # The stubs know of a bool only.
                 use_dictionary=[_leaf(schema, name) for name in schema.dimensions if name not in plain],  # type: ignore[arg-type]
                 column_encoding={TIME_COLUMN: "DELTA_BINARY_PACKED"},
                 write_statistics=[_leaf(schema, name) for name in arrow_schema.names if name not in skipped],

@@ -133,7 +133,7 @@ def describe(app: FastAPI) -> None:
             app.openapi_schema = document
         return app.openapi_schema
 
-    app.openapi = openapi  # type: ignore[method-assign]
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI documents it
 
     @app.get("/docs", include_in_schema=False)
     def docs() -> Response:

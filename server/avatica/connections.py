@@ -212,7 +212,10 @@ class Connections:
                 if self._stopped or not self._open:
                     self._sweeper = None
                     return
-            self.sweep()
+            try:
+                self.sweep()
+            except Exception:  # a thread that dies would leave idle results with their query workers for ever
+                _log.exception("sweep broke")
 
 
 def _end_all(statements: Iterable[Statement], why: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 
@@ -71,7 +71,8 @@ class FastReader:
         assert source.root is not None
         if source.root in self._wide:
             return (source.root,)
-        return (source.root, *itertools.takewhile(lambda step: isinstance(step, str), source.rest))  # type: ignore[arg-type]
+        steps = itertools.takewhile(lambda step: isinstance(step, str), source.rest)
+        return (source.root, *cast("Iterable[str]", steps))
 
     def _sources(self) -> list[tuple[Source, Kind | None]]:
         """What is read from objects: the time, fields that no transform computes, and what transforms read."""

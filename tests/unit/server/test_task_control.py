@@ -40,6 +40,8 @@ class ScriptedTask:
         return LiveAnswer(LiveStatus.OK, TOKEN, ask.group, (sequence,))
 
     def chunk_bytes(self, number: int) -> bytes | None:
+        if number == 9:
+            raise FileNotFoundError("a spill that was dropped meanwhile")
         return b"arrow" if number == 7 else None
 
     def status(self) -> dict[str, Any]:
@@ -111,6 +113,14 @@ def test_a_chunk_that_is_gone_is_no_empty_chunk(address: str, pool: HttpPool) ->
     gone = ChunkInfo(8, 3, 1, 1, (), 1, 2)
     with pytest.raises(CommandRefused, match="gone"):
         HttpLiveSource(pool).fetch(attempt(address), gone, 1_000)
+
+
+def test_what_breaks_in_a_request_is_answered_and_the_connection_goes_on(address: str, pool: HttpPool) -> None:
+    with pytest.raises(TaskUnreachable, match="answered 500.*a spill that was dropped meanwhile"):
+        HttpLiveSource(pool).fetch(attempt(address), ChunkInfo(9, 3, 1, 1, (), 1, 2), 1_000)
+    status, body = pool.request("POST", f"http://{address}/v1/live", headers={"Content-Length": "many"}, read_s=2)
+    assert status == 400 and b"a body of many bytes" in body
+    assert HttpLiveSource(pool).fetch(attempt(address), CHUNK, 1_000) == b"arrow"
 
 
 def test_the_challenge_proves_who_holds_the_token_without_saying_it(address: str, pool: HttpPool) -> None:

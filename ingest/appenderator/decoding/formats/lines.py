@@ -6,7 +6,7 @@ import csv
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ingest.appenderator.decoding.formats.reader import OneByOne
 from ingest.appenderator.decoding.unreadable import Unreadable
@@ -130,7 +130,7 @@ class DelimitedLines(OneByOne):
         if self._form.parse_numbers or not all(messages):
             return None
         try:
-            text = b"\n".join(messages).decode()  # type: ignore[arg-type]
+            text = b"\n".join(cast("Sequence[bytes]", messages)).decode()
         except UnicodeDecodeError:
             return None
         lines = text.split("\n")

@@ -1,0 +1,76 @@
+"""Calls to tasks that several tables make at once."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from query.mirror import Mirror
+from query.source import LiveAttempt, TableSnapshot
+from query.task_calls import LiveSettings, TaskCalls
+from query.timeline_cache import TableVersion
+from segments.errors import StorageUnavailable
+from segments.live import ChunkInfo, LiveAnswer, LiveAsk
+from segments.schema import SegmentSchema
+
+SNAPSHOT = TableSnapshot("t", 1, SegmentSchema.of([]), (), (), (), {}, {}, (), ())
+
+
+class Moment(int):
+    """A time; while two are compared, ``between`` happens."""
+
+    def __new__(cls, value: int, between: Between) -> Moment:
+        made = super().__new__(cls, value)
+        made.between = between
+        return made
+
+    between: Between
+
+    def __add__(self, other: int) -> Moment:
+        return Moment(int(self) + other, self.between)
+
+    def __gt__(self, other: int) -> bool:
+        self.between.happens()
+        return int(self) > int(other)
+
+
+class Between:
+    """A clock that stands still, and what happens once in the middle of a comparison of its times."""
+
+    def __init__(self) -> None:
+        self.waits: list[threading.Thread] = []
+
+    def monotonic_ms(self) -> int:
+        return Moment(1_000, self)
+
+    def now_ms(self) -> int:
+        return 0
+
+    def happens(self) -> None:
+        if self.waits:
+            thread = self.waits.pop()
+            thread.start()
+            thread.join(0.2)
+
+
+class Away:
+    """No task answers."""
+
+    def ask(self, attempt: LiveAttempt, ask: LiveAsk, timeout_ms: int) -> LiveAnswer:
+        raise StorageUnavailable("nobody there")
+
+    def fetch(self, attempt: LiveAttempt, chunk: ChunkInfo, timeout_ms: int) -> bytes:
+        raise AssertionError("nothing to fetch")
+
+
+def test_a_task_found_away_for_one_table_does_not_break_the_look_of_another(tmp_path: Path) -> None:
+    clock, at = Between(), TableVersion(SNAPSHOT, (), 1)
+    with ThreadPoolExecutor(2) as pool:
+        calls = TaskCalls(Away(), Mirror(tmp_path, 1, frozenset()), LiveSettings(), clock, pool)
+        calls.ask(at, (LiveAttempt("s", 1, "one", "a:1", True),))
+        other = threading.Thread(target=calls.ask, args=(at, (LiveAttempt("s", 2, "two", "b:1", True),)))
+        clock.waits.append(other)
+        assert "one" in calls.suspects()
+        other.join()
+        assert calls.suspects() == {"one": None, "two": None}
