@@ -7,6 +7,7 @@ once, and writes its result as its last act.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -141,6 +142,7 @@ def _run_held(directory: AttemptDirectory, spec: TaskSpec, settings: TaskSetting
             TaskHello(spec.token, address, os.getpid()),
             settings.held_bytes_max,
         )
+        faulthandler.register(signal.SIGUSR1, 2)
         signal.signal(signal.SIGTERM, lambda *_: runner.stop_restorable())
         control.start(Controls(runner, rows))
         return runner.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import faulthandler
 import gc
 import os
 import signal
@@ -69,6 +70,7 @@ def serve_until_stopped(config: Path | None, overrides: Mapping[str, Any]) -> in
     Raises:
         ServiceError: settings, port or data directory cannot be used.
     """
+    faulthandler.register(signal.SIGUSR1, 2)  # what every thread is doing, for whoever looks at a server that hangs
     settings = load(config, overrides)
     set_up_logging(settings.log.level, settings.log.format)
     setproctitle.setproctitle(f"siltstone: {','.join(settings.roles)}")

@@ -38,8 +38,8 @@ from ingest.stream.supplier import (
     OffsetOutOfRange,
     Poll,
     TopicMissing,
-    TopicRecreated,
 )
+from ingest.stream.topic_watch import TopicWatch
 
 COLUMNS = ("timestamps", "keys", "headers")
 # Beyond 500 messages a call the objects fall out of the CPU's cache and the collector sees them.
@@ -52,8 +52,6 @@ _GATHER_ROUNDS = 4
 
 _LEADER_ROUNDS = 40
 _LEADER_WAIT_S = 0.1
-# How often the topic's id is looked at while it is read.
-_WATCH_MS = 1_000
 
 T = TypeVar("T")
 
@@ -93,7 +91,6 @@ class KafkaSupplier:
         self._topic = topic
         self._config = dict(config)
         self._bootstrap = str(config.get("bootstrap.servers", ""))
-        self._topic_id = topic_id
         assert set(columns) <= set(COLUMNS), f"columns are {COLUMNS}"
         self._columns = frozenset(columns)
         self._request_s = request_timeout_ms / 1000
@@ -103,10 +100,7 @@ class KafkaSupplier:
         self._paused: set[int] = set()
         self._ended: dict[int, int] = {}  # partition -> offset at which its end was reported
         self._troubles: list[StreamError] = []
-        self._clock = SystemClock()
-        self._watched_ms = 0
-        self._watch: Future[Any] | None = None
-        self._recreated: TopicRecreated | None = None
+        self._watch = TopicWatch(topic, topic_id, self._describe, self._id_of, SystemClock())
 
     # ------------------------------------------------------------ reading
 
@@ -135,9 +129,9 @@ class KafkaSupplier:
     def poll(self, max_records: int, timeout_ms: int) -> list[Poll]:
         assert max_records > 0
         consumer = self._reader()
-        self._watch_topic()
+        proved = self._watch.proves(timeout_ms / 1000)
         gathered = _Gathered(self._positions, self._columns)
-        first = self._guard(lambda: consumer.poll(timeout_ms / 1000))
+        first = self._guard(lambda: consumer.poll(timeout_ms / 1000)) if proved else None
         if first is not None:
             gathered.add([first])
             self._drain(consumer, gathered, max_records)
@@ -150,37 +144,6 @@ class KafkaSupplier:
         if not out and self._troubles:
             raise self._troubles.pop(0)
         return out
-
-    def _watch_topic(self) -> None:
-        """Asks for the topic's id now and then without waiting: the client itself reads a re-created
-        topic on as if it were the old one.
-
-        Raises:
-            TopicRecreated: the id is not the one this supplier began with.
-            TopicMissing: the topic is gone.
-        """
-        if self._recreated is not None:
-            raise self._recreated
-        now_ms = self._clock.monotonic_ms()
-        if self._watch is None:
-            if now_ms - self._watched_ms >= _WATCH_MS:
-                self._watched_ms = now_ms
-                self._watch = self._describe()
-            return
-        if not self._watch.done():
-            return
-        answer, self._watch = self._watch, None
-        try:
-            self._check_id(self._id_of(answer))
-        except BrokerUnreachable:
-            return  # the reader itself will notice
-
-    def _check_id(self, found: str | None) -> None:
-        if self._topic_id is None:
-            self._topic_id = found
-        elif found != self._topic_id:
-            self._recreated = TopicRecreated(self._topic, self._topic_id, str(found))
-            raise self._recreated
 
     def _drain(self, consumer: Consumer, gathered: _Gathered, max_records: int) -> None:
         """Takes what the queue holds; waits for more only while the log is known to hold more."""
@@ -281,7 +244,8 @@ class KafkaSupplier:
         return found if found.strip("A=") else None  # the id of zeroes means: none
 
     def close(self) -> None:
-        consumer, self._consumer, self._admin, self._watch = self._consumer, None, None, None
+        self._watch.close()
+        consumer, self._consumer, self._admin = self._consumer, None, None
         self._positions = {}
         if consumer is not None:
             consumer.close()

@@ -27,6 +27,7 @@ class HeldTask:
     pidfd: int
     adopted: bool
     proved: bool
+    killed: bool = False  # a process takes a while to die
 
     def running(self) -> RunningTask:
         return RunningTask(self.spec.task_id, self.spec.attempt, self.spec.token, self.pid, self.adopted)
@@ -42,6 +43,7 @@ class HeldTask:
     def kill(self) -> None:
         """Ends the process at once; it must be proved."""
         self._signal(signal.SIGKILL)
+        self.killed = True
 
     def ask_to_end(self) -> None:
         """Lets the process persist its rows and end, restorable; it must be proved."""

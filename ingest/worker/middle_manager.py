@@ -32,6 +32,7 @@ log = structlog.get_logger()
 BEAT_WAIT_MS = 800
 """How long the overlord may hold a beat open; below a second, so that it never takes silence for death."""
 RETRY_S = 0.5
+DYING_S = 0.02
 WATCH_TIMEOUT_MS = 500
 SWEEP_EVERY_MS = 10_000
 ADOPTED_AT_ONCE = 16
@@ -350,8 +351,11 @@ class MiddleManager:
         if not held.prove(self._challenge):
             log.warning("unproved process left alone", task=held.spec.task_id, pid=held.pid)
             return
-        log.info("task killed", task=held.spec.task_id, attempt=held.spec.attempt, pid=held.pid)
+        if held.killed:
+            self._stopping.wait(DYING_S)  # the order is repeated at once for as long as the process dies
+            return
         held.kill()
+        log.info("task killed", task=held.spec.task_id, attempt=held.spec.attempt, pid=held.pid)
 
     def _start_task(self, spec: TaskSpec) -> None:
         directory = AttemptDirectory.of(self._root, spec)

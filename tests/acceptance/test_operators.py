@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 
@@ -167,3 +169,10 @@ def test_too_many_bad_records_stop_a_supervisor_until_it_is_resumed(service: Ser
 def test_the_command_line_prints_bare_csv_and_names_what_is_not_there(service: Service) -> None:
     assert service.cli("query", "SELECT 1 AS one", "--csv") == "one\n1\n"
     assert service.cli("segments", "list", "nope", code=1) == "", "only an error line"
+
+
+def test_a_server_says_what_its_threads_are_doing_and_goes_on(service: Service) -> None:
+    assert service.proc is not None
+    os.kill(service.proc.pid, signal.SIGUSR1)
+    wait_for(lambda: "most recent call first" in service.tail(400), 10, "the stacks are in the log")
+    assert service.client.health()

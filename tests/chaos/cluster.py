@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
@@ -188,6 +189,15 @@ class ChaosCluster:
                 if member.alive and quick.get("/druid/indexer/v1/isLeader").get("leader") is True:
                     return member
         return None
+
+    def tell_stacks(self) -> None:
+        """Has every process of ours write into its log what its threads are doing."""
+        pids = [task.pid for task in self.tasks()]
+        pids += [member.proc.pid for member in self.members if member.proc is not None and member.alive]
+        for pid in pids:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGUSR1)
+        time.sleep(1.0)
 
     def _end_everything(self) -> None:
         for proxies in self.proxies.values():

@@ -113,6 +113,9 @@ def run(home: Path, *, seed: int, seconds: float, only: Sequence[str] = (), layo
             say("all is healed")
             _prove(cluster, flow, witnesses, outcome)
             _prove_files(cluster, flow, outcome)
+        except BaseException:
+            cluster.tell_stacks()
+            raise
         finally:
             for witness in witnesses:
                 witness.stop()

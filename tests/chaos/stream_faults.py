@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka import admin as kafka_admin
 
+from ingest.errors import StoreUnreachable
 from tests.chaos.breaking import Broken, Hand, nothing
 from tests.servers.kafka import KafkaNode
 from tests.servers.topics import add_partitions, admin, create_topic, delete_topic
@@ -78,6 +79,8 @@ class StreamFaults(Hand):
             self._flow.content.lose(partition, committed, end)
             place.offset = end
             client.delete_records([place])[place].result(10)
+        except StoreUnreachable:
+            return None
         except KafkaException as error:
             # Whether the broker has done it is not known; to the content it is lost.
             return Broken(f"records expire, perhaps: {error}", frozenset(), nothing)
@@ -90,7 +93,11 @@ class StreamFaults(Hand):
         if any(part in busy for part in ("kafka", "postgres", "connections to kafka")) or not self._flow.hold():
             return None
         content, bootstrap = self._flow.content, self._cluster.kafka.bootstrap
-        committed = self._committed()
+        try:
+            committed = self._committed()
+        except (StoreUnreachable, KafkaException):
+            self._flow.go()
+            return None
         for partition in range(len(content.sent)):
             content.lose(partition, committed.get(partition, 0), _EVERYTHING)
         copies = len(self._cluster.kafka.nodes)

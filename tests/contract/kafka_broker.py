@@ -29,10 +29,13 @@ class KafkaBroker:
     def topic(self, partitions: int) -> str:
         return topics.create_topic(self._bootstrap, partitions)
 
-    def supplier(self, topic: str, *, isolation: str = "read_committed", keys: bool = False) -> RecordSupplier:
+    def supplier(
+        self, topic: str, *, isolation: str = "read_committed", keys: bool = False, topic_id: str | None = None
+    ) -> RecordSupplier:
         asked = translate({"bootstrap.servers": self._bootstrap, "isolation.level": isolation}, {})
         assert not asked.problems
-        return KafkaSupplier(topic, asked.config, columns=("timestamps", "keys") if keys else ("timestamps",))
+        columns = ("timestamps", "keys") if keys else ("timestamps",)
+        return KafkaSupplier(topic, asked.config, topic_id=topic_id, columns=columns)
 
     def append(
         self,

@@ -24,7 +24,9 @@ class Stream(Protocol):
     """A broker as a contract test needs it."""
 
     def topic(self, partitions: int) -> str: ...
-    def supplier(self, topic: str, *, isolation: str = "read_committed", keys: bool = False) -> RecordSupplier: ...
+    def supplier(
+        self, topic: str, *, isolation: str = "read_committed", keys: bool = False, topic_id: str | None = None
+    ) -> RecordSupplier: ...
     def append(
         self,
         topic: str,
@@ -54,10 +56,11 @@ class MemoryBroker:
         self._stream.create_topic(f"t{self._count}", partitions)
         return f"t{self._count}"
 
-    def supplier(self, topic: str, *, isolation: str = "read_committed", keys: bool = False) -> RecordSupplier:
-        return MemorySupplier(
-            self._stream, topic, isolation=isolation, columns=("timestamps", "keys") if keys else ("timestamps",)
-        )
+    def supplier(
+        self, topic: str, *, isolation: str = "read_committed", keys: bool = False, topic_id: str | None = None
+    ) -> RecordSupplier:
+        columns = ("timestamps", "keys") if keys else ("timestamps",)
+        return MemorySupplier(self._stream, topic, topic_id=topic_id, isolation=isolation, columns=columns)
 
     def append(
         self,

@@ -240,6 +240,19 @@ def test_a_running_reader_is_told_that_its_topic_was_recreated(stream: Stream) -
         fresh.read_to({0: 3})
 
 
+def test_nothing_is_taken_from_a_topic_made_again_that_has_grown_past_the_position(stream: Stream) -> None:
+    topic = stream.topic(1)
+    stream.append(topic, 0, values("old", 5))
+    with Gatherer(stream.supplier(topic)) as reader:
+        known = reader.supplier.topic_id()
+    stream.recreate(topic)
+    stream.append(topic, 0, values("new", 9))
+    with Gatherer(stream.supplier(topic, topic_id=known)) as restarted:
+        restarted.assign({0: 5})
+        assert isinstance(restarted.read_to_error(), TopicRecreated)
+        assert restarted.records == {} and restarted.positions() == {0: 5}
+
+
 def test_a_missing_topic_is_named(stream: Stream) -> None:
     supplier = stream.supplier("no_such_topic")
     with pytest.raises(TopicMissing, match="no_such_topic"):

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from ingest.clock import SystemClock
 from ingest.errors import OverlordUnreachable
@@ -227,6 +228,18 @@ def test_a_process_that_does_not_prove_itself_is_never_killed(root: Path) -> Non
     with middle_manager(root, overlord):
         overlord.order(kill=(spec.token,))
         eventually(lambda: spec.token in overlord.ended())
+
+
+def test_an_order_to_kill_that_is_repeated_while_the_process_dies_is_carried_out_once(root: Path) -> None:
+    overlord, spec = ScriptedOverlord(), task()
+    with middle_manager(root, overlord):
+        overlord.order(start=(spec,))
+        eventually(lambda: attempt_directory(root, spec).identity())
+        with capture_logs() as said:
+            for _ in range(20):
+                overlord.order(kill=(spec.token,))
+            eventually(lambda: spec.token in overlord.ended())
+    assert [line["event"] for line in said].count("task killed") == 1
 
 
 def test_a_reused_pid_is_not_taken_for_the_task(root: Path) -> None:

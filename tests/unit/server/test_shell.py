@@ -114,4 +114,4 @@ def test_times_and_wide_sums_are_told_as_the_service_tells_them() -> None:
 )
 def test_options_that_make_no_sense_are_one_line(words: list[str], told: str) -> None:
     done = CliRunner().invoke(app, ["query", "SELECT 1", "--url", "http://127.0.0.1:9", *words])
-    assert done.exit_code == 1 and told in done.output and len(done.output.splitlines()) == 1
+    assert done.exit_code == 2 and told in done.output and len(done.output.splitlines()) == 1
