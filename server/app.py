@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import siltstone
+from ingest.overlord.replays import ReplayPorts, Replays
 from query.sql.frame import FUNCTIONS
 from server.api.answers import install_error_answers
 from server.api.avatica import avatica_router
@@ -19,6 +21,7 @@ from server.api.internal import internal_routes
 from server.api.lookups import lookup_router
 from server.api.native import native_router
 from server.api.quarantine import quarantine_router
+from server.api.replay import replay_router
 from server.api.sampler import sampler_router
 from server.api.sql import sql_router
 from server.api.status import status_router
@@ -31,6 +34,7 @@ from server.forwarding import Forwarding
 from server.metrics import Metrics
 from server.parts import Parts
 from server.sampling import TopicSamples
+from server.suppliers import registry_schemas
 from server.targets import ProcessTargets
 from server.task_logs import TaskLogs
 
@@ -46,6 +50,10 @@ def build_app(parts: Parts) -> ASGIApp:
     if parts.overlord is not None and parts.store is not None:
         logs = TaskLogs(parts)
         app.include_router(supervisor_router(parts.overlord, parts.store))
+        replays = ReplayPorts(
+            parts.store, parts.storage, lambda: secrets.token_hex(24), parts.clock, parts.scratch, registry_schemas
+        )
+        app.include_router(replay_router(parts.overlord, Replays(replays)))
         app.include_router(sampler_router(TopicSamples(parts.clock), parts.clock))
         app.include_router(task_router(parts.overlord, parts.store, logs.read))
     if parts.store is not None:

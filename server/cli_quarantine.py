@@ -31,7 +31,9 @@ def quarantine_list(
     with out.failures():
         files = siltstone.Client(url).quarantine(table)
         rows = list(islice(files, limit))
-        out.rows(rows if as_json else out.columns(rows, "sequence", "rows", "bytes", "created", "path"), as_json)
+        out.rows(
+            rows if as_json else out.columns(rows, "sequence", "rows", "bytes", "created", "state", "path"), as_json
+        )
 
 
 @quarantine.command("show")
@@ -66,11 +68,32 @@ def quarantine_export(
         client = siltstone.Client(url)
         done = []
         for row in client.quarantine(table):
-            if file is None or row["path"] == file:
+            if (file is None or row["path"] == file) and row["state"] != "expired":
                 done.append({"file": str(_copied(client, table, row, to)), "rows": row["rows"], "bytes": row["bytes"]})
         if file is not None and not done:
             raise out.Failure(f"table {table!r} has no quarantine file {file!r}")
         out.rows(done, as_json)
+
+
+@quarantine.command("replay")
+def quarantine_replay(
+    table: Table,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+    file: File = None,
+) -> None:
+    """After the spec is mended: read the records again by it, oldest file first, each record exactly once."""
+    with out.failures():
+        client = siltstone.Client(url)
+        waiting = [row["path"] for row in client.quarantine(table) if row["state"] == "kept"][::-1]
+        done: list[dict[str, Any]] = []
+        for path in [file] if file is not None else waiting:
+            done.append(client.replay_quarantine(table, path))
+        if as_json:
+            out.rows(done, as_json)
+            return
+        columns = [{name: each.get(name) for name in ("records", "rows", "quarantined", "path")} for each in done]
+        out.rows(columns, as_json)
 
 
 def _paths(client: siltstone.Client, table: str, file: str | None) -> Iterator[str]:
@@ -78,7 +101,8 @@ def _paths(client: siltstone.Client, table: str, file: str | None) -> Iterator[s
         yield file
         return
     for row in client.quarantine(table):
-        yield row["path"]
+        if row["state"] != "expired":
+            yield row["path"]
 
 
 def _copied(client: siltstone.Client, table: str, row: dict[str, Any], folder: Path) -> Path:
@@ -98,7 +122,7 @@ def _copied(client: siltstone.Client, table: str, row: dict[str, Any], folder: P
 
 def _shown(record: dict[str, Any]) -> dict[str, Any]:
     """A record in one line of a terminal that obeys nothing in it."""
-    value = record["value"] if record["value"] is not None else f"base64 {record['valueBase64']}"
+    value = record["value"] if record["value"] is not None else f"base64 {record.get('valueBase64', '')}"
     cut = value if len(value) <= VALUE_CHARS else value[:VALUE_CHARS] + "…"
     clean = {name: "".join(map(_plain, text)) for name, text in (("reason", record["reason"]), ("value", cut))}
     return {**out.columns([record], "topic", "partition", "offset", "timestamp")[0], **clean}

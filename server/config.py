@@ -96,6 +96,14 @@ class WorkerSettings(_Section):
     keep_tasks: bool = True
 
 
+class QuarantineSettings(_Section):
+    """Bounds, per table, of what is kept of records that could not be read; past them the files that were replayed
+    go first, then the oldest. ``max_bytes``: null is no bound. ``max_age_days``: by default age alone removes none."""
+
+    max_bytes: int | None = Field(default=100 * 2**30, ge=2**20)
+    max_age_days: float | None = Field(default=None, gt=0)
+
+
 class OverlordSettings(_Section):
     """``urls``: where middle managers, tasks and query nodes find the overlords; empty means this process.
     ``lease_ms``: a standby takes over when the leader was silent for so long; ten seconds outlast a
@@ -166,6 +174,7 @@ class Settings(BaseSettings):
     deep_storage: Annotated[LocalStorage | S3Storage, Field(discriminator="type")] = LocalStorage()
     http: HttpSettings = HttpSettings()
     worker: WorkerSettings = WorkerSettings()
+    quarantine: QuarantineSettings = QuarantineSettings()
     overlord: OverlordSettings = OverlordSettings()
     query: QuerySettings = QuerySettings()
     jdbc: JdbcSettings = JdbcSettings()

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ingest.errors import OverlordUnreachable
 from query.node import QueryNode
+from server.api.quarantine import STATES
 from server.metrics import Metrics, Samples
 from server.parts import Parts
 
@@ -76,6 +77,21 @@ def _add_store(metrics: Metrics, parts: Parts) -> None:
     def versions() -> Iterable[Sample]:
         return [((name,), float(version)) for name, version in store.table_versions().items()]
 
+    def quarantine(of: str) -> Samples:
+        def told() -> Iterable[Sample]:
+            found = store.quarantine_totals().items()
+            return [((table, STATES.get(state, state)), float(getattr(sums, of))) for (table, state), sums in found]
+
+        return told
+
+    states = ("table", "state")
+    metrics.gauge(
+        "siltstone_quarantine_records",
+        "Records in quarantine files by state: kept (they wait), replayed, expired (given up)",
+        quarantine("rows"),
+        states,
+    )
+    metrics.gauge("siltstone_quarantine_bytes", "Size of those files", quarantine("size_bytes"), states)
     metrics.gauge("siltstone_tasks", "Live task attempts by state", tasks, ("state",))
     metrics.gauge("siltstone_table_version", "The table's version: it grows with every publish", versions, ("table",))
 

@@ -14,6 +14,7 @@ from ingest.overlord.overlord import Overlord, UnknownSupervisor
 from segments.civil import format_iso_ms
 from segments.data_segment import DataSegment
 from server.api.coordinator import PAGE, used_segments
+from server.api.quarantine import STATES
 from server.api.tasks import newest_attempts, task_status
 from server.config_secrets import masked
 from server.directory import Directory
@@ -141,6 +142,8 @@ class StoreSystemTables:
                         "size": file.size_bytes,
                         "created_time": format_iso_ms(file.published_ms),
                         "path": file.path,
+                        "state": STATES.get(file.state, file.state),
+                        "replayed_by": file.replayed_by,
                     }
                 before = page[-1].path
 

@@ -20,6 +20,7 @@ from ingest.metadata.records import NodeRecord
 from ingest.metadata.schema import migrate
 from ingest.metadata.sql import open_store
 from ingest.metadata.store import MetadataStore
+from ingest.overlord.expiry import QuarantineBounds
 from ingest.overlord.leader import LeaderSettings
 from ingest.overlord.overlord import Overlord
 from ingest.overlord.term import OverlordPorts
@@ -181,6 +182,7 @@ class Services:
             kafka_observer,
             lambda: secrets.token_hex(24),
             self._clock,
+            QuarantineBounds(self._settings.quarantine.max_bytes, self._settings.quarantine.max_age_days),
         )
         settings = LeaderSettings(self._data.node, self._address, self._settings.overlord.lease_ms)
         overlord = Overlord(ports, settings)

@@ -97,6 +97,12 @@ class Client:
             page = self._json("GET", f"{path}&before={quote(page['next'], safe='')}")
             yield from page["files"]
 
+    def replay_quarantine(self, datasource: str, file: str) -> dict[str, Any]:
+        """Ingests the records of the file with that path by the newest spec, once however often it is asked; those
+        that are bad again wait in a new file. Answers what became of them."""
+        path = f"/siltstone/v1/quarantine/{quote(datasource, safe='')}/replay?path={quote(file, safe='')}"
+        return self._json("POST", path, {})  # type: ignore[no-any-return]
+
     def quarantine_records(self, datasource: str, file: str, limit: int) -> list[dict[str, Any]]:
         """The first ``limit`` records of the file with that path; ``valueBase64`` where ``value`` is not text."""
         path = f"/siltstone/v1/quarantine/{quote(datasource, safe='')}/records?path={quote(file, safe='')}"

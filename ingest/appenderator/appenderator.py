@@ -342,6 +342,7 @@ def _rest(polls: Sequence[Poll], ranges: Mapping[int, tuple[int, int]]) -> tuple
                 timestamps_ms=poll.timestamps_ms[at:],
                 keys=None if poll.keys is None else poll.keys[at:],
                 headers=None if poll.headers is None else poll.headers[at:],
+                documents=None if poll.documents is None else poll.documents[at:],
             )
         )
     return tuple(rest)

@@ -97,7 +97,7 @@ class Hydrant:
 
     @property
     def memory_bytes(self) -> int:
-        rejected = sum(len(record.value) + 100 for record in self.rejected)
+        rejected = sum(record.size_bytes for record in self.rejected)
         return rejected + sum(piece.size_bytes for piece in self.pieces if piece.path is None)
 
     @property

@@ -20,11 +20,19 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("offset", pa.int64(), nullable=False),
     pa.field("timestamp", pa.timestamp("ms", tz="UTC")),
     pa.field("reason", pa.string(), nullable=False),
-    pa.field("value", pa.binary(), nullable=False),
+    pa.field("value", pa.binary()),
+    pa.field("key", pa.binary()),
+    pa.field("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))),
+    pa.field("parts", pa.string()),
+    pa.field("documents", pa.list_(pa.int32())),
+    pa.field("documents_of", pa.int32()),
 ]
+_SHOWN: Final = ["topic", "partition", "offset", "timestamp", "reason", "value"]
 _READ_ROWS: Final = 64
 QUARANTINE_SCHEMA: Final = pa.schema(_FIELDS)
-"""Columns of a quarantine file; ``timestamp`` is Kafka's, null where the record has none."""
+"""Columns of a quarantine file; ``timestamp`` is Kafka's, null where the record has none. ``parts`` names what was
+read beside the value (``headers``, ``keys``), null in files that know of neither. ``documents`` are the positions of
+those documents of the message that became no row, among ``documents_of``; null where none became one."""
 
 
 def write_part(records: Sequence[Rejected], topic: str, path: Path) -> QuarantinePart:
@@ -34,27 +42,39 @@ def write_part(records: Sequence[Rejected], topic: str, path: Path) -> Quarantin
         StorageFull, StorageMisconfigured, StorageUnavailable: the disk refused.
     """
     sources = [record.source or (topic, record.partition) for record in records]
-    table = pa.table(
-        {
-            "topic": pa.array([source[0] for source in sources], pa.string()),
-            "partition": pa.array([source[1] for source in sources], pa.int32()),
-            "offset": pa.array([record.offset for record in records], pa.int64()),
-            "timestamp": pa.array(
-                [record.timestamp_ms if record.timestamp_ms >= 0 else None for record in records],
-                QUARANTINE_SCHEMA.field("timestamp").type,
-            ),
-            "reason": pa.array([record.reason for record in records], pa.string()),
-            "value": pa.array([record.value for record in records], pa.binary()),
-        },
-        schema=QUARANTINE_SCHEMA,
-    )
-    return QuarantinePart(path, len(records), _write([table], path))
+    columns: dict[str, list[Any]] = {
+        "topic": [source[0] for source in sources],
+        "partition": [source[1] for source in sources],
+        "offset": [record.offset for record in records],
+        "timestamp": [record.timestamp_ms if record.timestamp_ms >= 0 else None for record in records],
+        "reason": [record.reason for record in records],
+        "value": [record.value for record in records],
+        "key": [record.key for record in records],
+        "headers": [_headers_cell(record) for record in records],
+        "parts": [",".join(sorted(record.parts)) for record in records],
+        "documents": [None if r.documents is None else list(r.documents.positions) for r in records],
+        "documents_of": [None if r.documents is None else r.documents.of for r in records],
+    }
+    arrays = {name: pa.array(cells, QUARANTINE_SCHEMA.field(name).type) for name, cells in columns.items()}
+    return QuarantinePart(path, len(records), _write([pa.table(arrays, schema=QUARANTINE_SCHEMA)], path))
+
+
+def _headers_cell(record: Rejected) -> list[dict[str, Any]] | None:
+    return None if record.headers is None else [{"name": name, "value": value} for name, value in record.headers]
 
 
 def join_parts(parts: Sequence[QuarantinePart], path: Path) -> QuarantinePart:
     """One file with the records of all parts, a part in memory at a time; durable as ``write_part``."""
-    tables = (pq.read_table(part.path, use_threads=False) for part in parts)
+    tables = (_completed(pq.read_table(part.path, use_threads=False)) for part in parts)
     return QuarantinePart(path, sum(part.rows for part in parts), _write(tables, path))
+
+
+def _completed(table: pa.Table) -> pa.Table:
+    """With nulls in columns that an earlier version did not write."""
+    absent = [field for field in QUARANTINE_SCHEMA if field.name not in table.column_names]
+    for field in absent:
+        table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table.select(QUARANTINE_SCHEMA.names).cast(QUARANTINE_SCHEMA)
 
 
 def read_records(path: Path, skip: int, limit: int, bytes_max: int) -> tuple[int, list[dict[str, Any]]]:
@@ -71,7 +91,7 @@ def read_records(path: Path, skip: int, limit: int, bytes_max: int) -> tuple[int
         with pq.ParquetFile(path) as file:
             for batch in _after(file, skip):
                 for record in batch.slice(0, limit - len(found)).to_pylist():
-                    held += len(record["value"])
+                    held += len(record["value"] or b"")
                     if found and held > bytes_max:
                         return file.metadata.num_rows, found
                     found.append(record)
@@ -90,7 +110,7 @@ def _after(file: pq.ParquetFile, skip: int) -> Iterator[pa.RecordBatch]:
         if left >= rows:
             left -= rows
             continue
-        for batch in file.iter_batches(batch_size=_READ_ROWS, row_groups=[group], use_threads=False):
+        for batch in file.iter_batches(_READ_ROWS, row_groups=[group], columns=_SHOWN, use_threads=False):
             if left < batch.num_rows:
                 rest = batch.slice(left)
                 # An instant of Kafka's may lie where Python has no year.

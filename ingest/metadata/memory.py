@@ -11,7 +11,7 @@ from ingest.metadata import rules
 from ingest.metadata.memory_leadership import MemoryLeadership, MemorySupervisors
 from ingest.metadata.memory_lookups import MemoryLookups
 from ingest.metadata.memory_offsets import MemoryAttempts, MemoryOffsets
-from ingest.metadata.memory_publish import MemoryPublishing
+from ingest.metadata.memory_replays import MemoryReplays
 from ingest.metadata.memory_state import MemoryState, SegmentEntry, StoreHooks
 from ingest.metadata.records import SegmentRow, TableState
 from segments.data_segment import DataSegment
@@ -104,7 +104,7 @@ class MemoryTables(MemoryOffsets):
 
 
 class MemoryMetadataStore(
-    MemoryPublishing, MemoryAttempts, MemoryTables, MemorySupervisors, MemoryLookups, MemoryLeadership
+    MemoryReplays, MemoryAttempts, MemoryTables, MemorySupervisors, MemoryLookups, MemoryLeadership
 ):
     """``ingest.metadata.store.MetadataStore`` in dictionaries; safe from any thread.
 

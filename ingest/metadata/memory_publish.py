@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ingest.metadata import attempt_rules, rules, supervisor_rules
+from ingest.metadata.file_rules import StagedClaim
 from ingest.metadata.memory_state import Group, MemoryBase, SegmentEntry, StagedFileRow
 from ingest.metadata.records import LedgerRow, QuarantineRow, StagedRow
 from ingest.metadata.store import StoreConflict
@@ -16,6 +17,7 @@ from ingest.protocol import (
     PublishOutcome,
     PublishReply,
     PublishRequest,
+    SequenceRef,
     SequenceState,
     StageRequest,
 )
@@ -28,21 +30,24 @@ class MemoryPublishing(MemoryBase):
         with self._writing("allocate", generation) as state:
             ref = request.ref
             attempt_rules.require_member(state.attempts.get(request.token), ref)
-            mine = state.allocated.setdefault(ref, {})
             interval = (request.interval_start_ms, request.interval_end_ms)
-            known = mine.get(interval)
+            known = state.allocated.get(ref, {}).get(interval)
             if known is not None:
                 return known
             attempt_rules.check_new_file(self._record(ref), ref)
-            self._touch()
-            chunk = (state.groups[(ref.supervisor, ref.group)].datasource, *interval)
-            version = rules.allocated_version(self._versions_over(*chunk), now_ms)
-            numbers = state.numbers.setdefault(chunk, {})
-            number = numbers.get(version, 0)
-            numbers[version] = number + 1
-            known = rules.pending_segment(chunk[0], *interval, version, number)
-            mine[interval] = known
-            return known
+            return self._allocate(ref, state.groups[(ref.supervisor, ref.group)].datasource, interval, now_ms)
+
+    def _allocate(self, ref: SequenceRef, datasource: str, interval: tuple[int, int], now_ms: int) -> PendingSegment:
+        state = self.state
+        self._touch()
+        chunk = (datasource, *interval)
+        version = rules.allocated_version(self._versions_over(*chunk), now_ms)
+        numbers = state.numbers.setdefault(chunk, {})
+        number = numbers.get(version, 0)
+        numbers[version] = number + 1
+        known = rules.pending_segment(datasource, *interval, version, number)
+        state.allocated.setdefault(ref, {})[interval] = known
+        return known
 
     def _versions_over(self, datasource: str, start_ms: int, end_ms: int) -> list[str]:
         return [
@@ -57,24 +62,28 @@ class MemoryPublishing(MemoryBase):
             ref = request.ref
             attempt_rules.require_member(state.attempts.get(request.token), ref)
             attempt_rules.check_new_file(self._record(ref), ref)
-            for file in request.files:
-                old = state.staged.get(state.staged_paths.get(file.path, 0))
-                if old is not None and (old.token, old.ref, old.state) != (request.token, ref, "staged"):
-                    raise StoreConflict(f"path {file.path} is not new; upload to another")
-            self._touch()
-            wanted = {file.path for file in request.files}
-            for row in self._staged_by(request.token, request):
-                if row.path not in wanted:
-                    state.staged[row.row_id] = replace(row, state="superseded")
-            for file in request.files:
-                known = state.staged_paths.get(file.path)
-                if known is None:
-                    known = self._count("staged", "")
-                    state.staged_paths[file.path] = known
-                    state.staged_of[ref] = (*state.staged_of.get(ref, ()), known)
-                state.staged[known] = StagedFileRow(
-                    known, file.path, request.token, ref, file.segment_id, file.size_bytes, "staged", now_ms
-                )
+            self._stage(request, now_ms)
+
+    def _stage(self, request: StageRequest, now_ms: int) -> None:
+        state, ref = self.state, request.ref
+        for file in request.files:
+            old = state.staged.get(state.staged_paths.get(file.path, 0))
+            if old is not None and (old.token, old.ref, old.state) != (request.token, ref, "staged"):
+                raise StoreConflict(f"path {file.path} is not new; upload to another")
+        self._touch()
+        wanted = {file.path for file in request.files}
+        for row in self._staged_by(request.token, request):
+            if row.path not in wanted:
+                state.staged[row.row_id] = replace(row, state="superseded")
+        for file in request.files:
+            known = state.staged_paths.get(file.path)
+            if known is None:
+                known = self._count("staged", "")
+                state.staged_paths[file.path] = known
+                state.staged_of[ref] = (*state.staged_of.get(ref, ()), known)
+            state.staged[known] = StagedFileRow(
+                known, file.path, request.token, ref, file.segment_id, file.size_bytes, "staged", now_ms
+            )
 
     def _staged_by(self, token: str, request: StageRequest | PublishRequest) -> list[StagedFileRow]:
         rows = (self.state.staged[row_id] for row_id in self.state.staged_of.get(request.ref, ()))
@@ -103,7 +112,7 @@ class MemoryPublishing(MemoryBase):
             record=self._record(ref),
             committed=stream.committed.restrict(known) if stream else OffsetMap(),
             epochs=stream.epochs.restrict(known) if stream else OffsetMap(),
-            staged=tuple(rules.StagedClaim(r.row_id, r.path, r.segment_id) for r in rows),
+            staged=tuple(StagedClaim(r.row_id, r.path, r.segment_id) for r in rows),
             allocated=frozenset(p.segment_id for p in state.allocated.get(ref, {}).values()),
             behind=None
             if group is None
@@ -114,16 +123,7 @@ class MemoryPublishing(MemoryBase):
         state, ref = self.state, request.ref
         self._touch()
         version = self._raise_version(group.datasource)
-        published = {row.row_id: row.path for row in self._staged_by(request.token, request)}
-        for row_id in published:
-            state.staged[row_id] = replace(state.staged[row_id], state="published")
-        self._end_files([ref])  # of other attempts: never to be published now
-        entries = state.segments.setdefault(group.datasource, {})
-        for payload in request.segments:
-            entries[str(payload["id"])] = SegmentEntry(
-                group.datasource, payload, "published", now_ms, ((version, None),)
-            )
-            state.changes.setdefault(group.datasource, []).append((version, str(payload["id"])))
+        self._show(request, group.datasource, version, now_ms)
         key = (ref.supervisor, group.topic)
         state.streams[key] = replace(state.streams[key], committed=state.streams[key].committed.with_(request.end))
         state.watermarks[key] = furthest(state.watermarks.get(key, OffsetMap()), request.watermark_ms)
@@ -134,10 +134,21 @@ class MemoryPublishing(MemoryBase):
             self._add_count(*supervisor_rules.exceptions_counter(ref.supervisor, record.spec_version), bad)
         self._put(replace(record, state=SequenceState.PUBLISHED, version=version, parse_exceptions=bad))
         self._append_ledger(rules.ledger_row(request, record, group.topic, version, now_ms))
-        if request.quarantine is not None:
-            files = state.quarantine.setdefault(group.datasource, [])
-            files.append(rules.quarantine_row(request.quarantine, group.datasource, ref, now_ms))
         return version
+
+    def _show(self, request: PublishRequest, datasource: str, version: int, now_ms: int) -> None:
+        """Turns the staged files to published: segments visible from ``version`` on, and the quarantine file."""
+        state = self.state
+        for row in self._staged_by(request.token, request):
+            state.staged[row.row_id] = replace(row, state="published")
+        self._end_files([request.ref])  # of other attempts: never to be published now
+        entries = state.segments.setdefault(datasource, {})
+        for payload in request.segments:
+            entries[str(payload["id"])] = SegmentEntry(datasource, payload, "published", now_ms, ((version, None),))
+            state.changes.setdefault(datasource, []).append((version, str(payload["id"])))
+        if request.quarantine is not None:
+            files = state.quarantine.setdefault(datasource, [])
+            files.append(rules.quarantine_row(request.quarantine, datasource, request.ref, now_ms))
 
     def _append_ledger(self, row: LedgerRow) -> None:
         self.state.ledger[row.ref] = row
@@ -165,7 +176,8 @@ class MemoryPublishing(MemoryBase):
 
     def _is_swept(self, row: StagedFileRow) -> bool:
         if row.state == "staged":
-            return not self.state.attempts[row.token].state.is_live
+            # Files of replays are of no attempt.
+            return row.token in self.state.attempts and not self.state.attempts[row.token].state.is_live
         return row.state in ("superseded", "deleting")
 
     def begin_delete(self, generation: int, row_ids: Sequence[int]) -> tuple[int, ...]:

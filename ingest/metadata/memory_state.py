@@ -14,6 +14,7 @@ from ingest.metadata.records import (
     LedgerRow,
     NodeRecord,
     QuarantineRow,
+    ReplayRecord,
     ResetWish,
     SpecVersion,
     StreamOffsets,
@@ -92,6 +93,7 @@ class MemoryState:
     ledger: dict[SequenceRef, LedgerRow] = field(default_factory=dict)
     published: dict[str, list[LedgerRow]] = field(default_factory=dict)
     quarantine: dict[str, list[QuarantineRow]] = field(default_factory=dict)
+    replays: dict[SequenceRef, ReplayRecord] = field(default_factory=dict)
     allocated: dict[SequenceRef, dict[tuple[int, int], PendingSegment]] = field(default_factory=dict)
     numbers: dict[Chunk, dict[str, int]] = field(default_factory=dict)
     staged: dict[int, StagedFileRow] = field(default_factory=dict)

@@ -111,6 +111,8 @@ class LedgerRow:
     version: int
     published_ms: int
     token: str
+    replayed_path: str | None = None
+    """Of a replay: the quarantine file whose records it counts. Its range was published before, by another row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,11 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineRow:
-    """A published quarantine file: the raw bytes of a sequence's rejected records."""
+    """A published quarantine file: the raw bytes of a sequence's rejected records.
+
+    ``state``: ``published`` while its records wait, ``replayed`` once a replay (``replayed_by``, its name) has taken
+    all of them, ``expired`` once the file was given up for its age or size.
+    """
 
     datasource: str
     ref: SequenceRef
@@ -206,6 +212,37 @@ class QuarantineRow:
     size_bytes: int
     load_spec: dict[str, Any]
     published_ms: int
+    state: str = "published"
+    replayed_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineTotals:
+    """All quarantine files of a table in one state."""
+
+    files: int
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRecord:
+    """One try to ingest a quarantine file's records: under a group epoch of its own, by one generation.
+
+    ``state``: ``begun``, ``published`` (it took the whole file) or ``ended`` (it took nothing and never will).
+    ``opened_at_ms`` is the stored time of the sequence that read the records first: their windows do not move.
+    """
+
+    ref: SequenceRef
+    token: str
+    datasource: str
+    topic: str
+    path: str
+    generation: int
+    spec_version: int
+    opened_at_ms: int
+    state: str
+    begun_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ingest.errors import LeadershipLost
+from ingest.metadata.file_rules import StagedClaim, judge_files, refused
 from ingest.metadata.records import LedgerRow, NextSequence, NodeRecord, QuarantineRow, StreamOffsets
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
@@ -43,15 +44,6 @@ def check_generation(leading: int | None, claimed: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedClaim:
-    """A staged row of the publishing attempt's sequence: what it was meant for and where it lies."""
-
-    row_id: int
-    path: str
-    segment_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class PublishView:
     """Everything the publish judgement looks at, read under the locks of PR-18."""
 
@@ -75,21 +67,25 @@ def judge_publish(generation: int, request: PublishRequest, view: PublishView) -
         LeadershipLost: the calling overlord leads no more.
     """
     check_generation(view.generation, generation)
-    return _judge_fencing(request, view) or _judge_offsets(request, view) or _judge_files(request, view)
+    return (
+        _judge_fencing(request, view)
+        or _judge_offsets(request, view)
+        or judge_files(request, view.staged, view.allocated)
+    )
 
 
 def _judge_fencing(request: PublishRequest, view: PublishView) -> PublishReply | None:
     attempt, record = view.attempt, view.record
     if record is None:
-        return _refused(PublishOutcome.FENCED, f"no sequence {request.ref.name} was ever opened")
+        return refused(PublishOutcome.FENCED, f"no sequence {request.ref.name} was ever opened")
     if attempt is None or not attempt.state.is_live:
-        return _refused(PublishOutcome.FENCED, "the attempt's token is unknown, ended or fenced")
+        return refused(PublishOutcome.FENCED, "the attempt's token is unknown, ended or fenced")
     if (attempt.supervisor, attempt.group) != (request.ref.supervisor, request.ref.group):
-        return _refused(PublishOutcome.FENCED, f"the attempt belongs to group {attempt.group} of {attempt.supervisor}")
+        return refused(PublishOutcome.FENCED, f"the attempt belongs to group {attempt.group} of {attempt.supervisor}")
     if record.state is SequenceState.VOID:
-        return _refused(PublishOutcome.CONFLICT, "the sequence was voided")
+        return refused(PublishOutcome.CONFLICT, "the sequence was voided")
     if request.epochs != record.epochs or view.epochs != record.epochs:
-        return _refused(PublishOutcome.FENCED, f"reset epochs are now {view.epochs}, the request has {request.epochs}")
+        return refused(PublishOutcome.FENCED, f"reset epochs are now {view.epochs}, the request has {request.epochs}")
     return None
 
 
@@ -97,60 +93,22 @@ def _judge_offsets(request: PublishRequest, view: PublishView) -> PublishReply |
     record = view.record
     assert record is not None
     if record.state is SequenceState.OPEN:
-        return _refused(PublishOutcome.TOO_EARLY, "the sequence is still open")
+        return refused(PublishOutcome.TOO_EARLY, "the sequence is still open")
     if record.state is SequenceState.CLOSED_EMPTY:
-        return _refused(PublishOutcome.CONFLICT, "the sequence was closed empty; there is nothing to publish")
+        return refused(PublishOutcome.CONFLICT, "the sequence was closed empty; there is nothing to publish")
     if view.behind is not None:
         # Where that one is empty in the shared partitions, offsets alone would let this one overtake it.
-        return _refused(PublishOutcome.TOO_EARLY, f"sequence {view.behind} is not published yet")
+        return refused(PublishOutcome.TOO_EARLY, f"sequence {view.behind} is not published yet")
     assert record.end is not None
     if request.start != record.start or not record.end.reached(request.end):
-        return _refused(PublishOutcome.CONFLICT, f"the sequence is {record.start} to {record.end}")
+        return refused(PublishOutcome.CONFLICT, f"the sequence is {record.start} to {record.end}")
     if request.end != record.end:
-        return _refused(PublishOutcome.TOO_EARLY, f"the sequence's end was raised to {record.end}")
+        return refused(PublishOutcome.TOO_EARLY, f"the sequence's end was raised to {record.end}")
     if any(view.committed[p] > start for p, start in request.start.items()):
-        return _refused(PublishOutcome.CONFLICT, f"offsets stand at {view.committed}, past {request.start}")
+        return refused(PublishOutcome.CONFLICT, f"offsets stand at {view.committed}, past {request.start}")
     if view.committed != request.start:
-        return _refused(PublishOutcome.TOO_EARLY, f"offsets stand at {view.committed}, before {request.start}")
+        return refused(PublishOutcome.TOO_EARLY, f"offsets stand at {view.committed}, before {request.start}")
     return None
-
-
-def _judge_files(request: PublishRequest, view: PublishView) -> PublishReply | None:
-    files = published_files(request)
-    unknown = [name for name in files if name is not None and name not in view.allocated]
-    if unknown:
-        raise StoreConflict(f"segment {unknown[0]} was not allocated to sequence {request.ref.name}")
-    staged = {claim.segment_id: claim.path for claim in view.staged}
-    if len(view.staged) != len(files) or staged.keys() != files.keys():
-        return _refused(
-            PublishOutcome.RESTAGE, f"{len(view.staged)} files are staged, {len(files)} were to be published"
-        )
-    for name, load_spec in files.items():
-        if not names_path(load_spec, staged[name]):
-            return _refused(PublishOutcome.RESTAGE, f"{name or 'the quarantine file'} is staged at {staged[name]}")
-    return None
-
-
-def _refused(outcome: PublishOutcome, detail: str) -> PublishReply:
-    return PublishReply(outcome, 0, detail)
-
-
-def published_files(request: PublishRequest) -> dict[str | None, Mapping[str, Any]]:
-    """Load specs by segment id; under None that of the quarantine file, if there is one."""
-    files: dict[str | None, Mapping[str, Any]] = {str(s["id"]): s["loadSpec"] for s in request.segments}
-    assert len(files) == len(request.segments), "a segment id twice in one publish"
-    if request.quarantine is not None:
-        files[None] = request.quarantine["loadSpec"]
-    return files
-
-
-def names_path(load_spec: Mapping[str, Any], path: str) -> bool:
-    """Whether a load spec points at the staged key, whatever root or prefix its storage adds.
-
-    Without this a late copy of a publish would make files visible that a later upload replaced and
-    that the sweeper is about to delete.
-    """
-    return any(isinstance(v, str) and (v == path or v.endswith("/" + path)) for v in load_spec.values())
 
 
 # ---------------------------------------------------------------- sequences

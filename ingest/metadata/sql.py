@@ -11,6 +11,7 @@ from ingest.metadata.sql_lookups import SqlLookups
 from ingest.metadata.sql_offsets import SqlOffsets
 from ingest.metadata.sql_places import SqlPlaces
 from ingest.metadata.sql_publish import SqlPublishing
+from ingest.metadata.sql_replays import SqlReplays
 from ingest.metadata.sql_session import SqlSession
 from ingest.metadata.sql_staging import SqlStaging
 from ingest.metadata.sql_tables import SqlTables
@@ -20,7 +21,16 @@ LEASE_MS = 10_000
 
 
 class SqlMetadataStore(
-    SqlPublishing, SqlStaging, SqlTables, SqlAttempts, SqlOffsets, SqlPlaces, SqlSupervisors, SqlLookups, SqlLeadership
+    SqlPublishing,
+    SqlReplays,
+    SqlStaging,
+    SqlTables,
+    SqlAttempts,
+    SqlOffsets,
+    SqlPlaces,
+    SqlSupervisors,
+    SqlLookups,
+    SqlLeadership,
 ):
     """``ingest.metadata.store.MetadataStore`` on SQLite or PostgreSQL; safe from any thread."""
 

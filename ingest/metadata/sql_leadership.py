@@ -162,7 +162,7 @@ class SqlSupervisors(SqlBase):
         assert desired is not DesiredState.TERMINATED, "a supervisor is terminated by set_desired"
 
         def put(connection: Connection) -> SupervisorRecord:
-            old = _supervisor(connection, supervisor, lock=True)
+            old = load_supervisor(connection, supervisor, lock=True)
             supervisor_rules.check_same_table(old, datasource)
             ensure_table(connection, datasource)
             if old is not None and supervisor_rules.goes_on(old, spec, desired):
@@ -177,7 +177,7 @@ class SqlSupervisors(SqlBase):
 
     def set_desired(self, generation: int, supervisor: str, desired: DesiredState, now_ms: int) -> SupervisorRecord:
         def change(connection: Connection) -> SupervisorRecord:
-            old = _supervisor(connection, supervisor, lock=True)
+            old = load_supervisor(connection, supervisor, lock=True)
             if old is None or (old.desired is DesiredState.TERMINATED and desired is not DesiredState.TERMINATED):
                 raise StoreConflict(f"there is no supervisor {supervisor!r}; post its spec")
             if old.desired is desired:
@@ -195,7 +195,7 @@ class SqlSupervisors(SqlBase):
 
     def start_again(self, generation: int, supervisor: str, version: int, now_ms: int) -> SupervisorRecord:
         def start(connection: Connection) -> SupervisorRecord:
-            old = _supervisor(connection, supervisor, lock=True)
+            old = load_supervisor(connection, supervisor, lock=True)
             if old is None or old.desired is not DesiredState.RUNNING:
                 raise StoreConflict(f"supervisor {supervisor!r} is not running")
             if old.version != version:
@@ -228,7 +228,7 @@ class SqlSupervisors(SqlBase):
         return self._read(lambda connection: sorted(connection.execute(both).scalars()))
 
     def supervisor(self, supervisor: str) -> SupervisorRecord | None:
-        return self._read(lambda connection: _supervisor(connection, supervisor, lock=False))
+        return self._read(lambda connection: load_supervisor(connection, supervisor, lock=False))
 
     def history(self, supervisor: str) -> list[SpecVersion]:
         specs = t.supervisor_specs.c
@@ -278,7 +278,7 @@ def _record(row: Any) -> SupervisorRecord:
     return SupervisorRecord(row.supervisor, row.datasource, row.version, row.spec, desired, row.updated_ms)
 
 
-def _supervisor(connection: Connection, supervisor: str, *, lock: bool) -> SupervisorRecord | None:
+def load_supervisor(connection: Connection, supervisor: str, *, lock: bool) -> SupervisorRecord | None:
     mine = t.supervisors.c.supervisor == supervisor
     if lock:
         # In a statement of its own: one that waits for the lock inside a join finds the row's newest

@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection, Row
 
 from ingest.metadata import rules, supervisor_rules
 from ingest.metadata import tables as t
+from ingest.metadata.file_rules import StagedClaim
 from ingest.metadata.records import LedgerRow, QuarantineRow
 from ingest.metadata.sql_base import SqlBase, add_count, leading_generation, raise_version
 from ingest.metadata.sql_rows import key_of, ledger_of, ledger_values, quarantine_of, segment_values
@@ -26,7 +27,7 @@ from ingest.metadata.sql_streams import (
     update_sequence,
 )
 from ingest.offsets import OffsetMap, furthest
-from ingest.protocol import PublishOutcome, PublishReply, PublishRequest, SequenceRecord, SequenceRef, SequenceState
+from ingest.protocol import PublishOutcome, PublishReply, PublishRequest, SequenceRef, SequenceState
 
 
 class SqlPublishing(SqlBase):
@@ -39,7 +40,7 @@ class SqlPublishing(SqlBase):
             group = group_row(connection, ref.supervisor, ref.group)
             if group is not None:
                 lock_stream(connection, ref.supervisor, group.topic)
-            version = _published_version(connection, ref)
+            version = published_version(connection, ref)
             if version is not None:
                 return PublishReply(PublishOutcome.ALREADY, version)
             view = _view(connection, request, leading, group)
@@ -79,7 +80,7 @@ class SqlPublishing(SqlBase):
         return self._read(read)
 
 
-def _published_version(connection: Connection, ref: SequenceRef) -> int | None:
+def published_version(connection: Connection, ref: SequenceRef) -> int | None:
     """The version of the sequence's ledger row, or of the folded row that stands for it (PR-18)."""
     columns = t.ledger.c
     mine = sa.and_(in_group(t.ledger, ref.supervisor, ref.group), columns.number >= ref.number)
@@ -101,7 +102,7 @@ def _view(
         record=load_sequence(connection, ref),
         committed=stream.committed if stream else OffsetMap(),
         epochs=stream.epochs if stream else OffsetMap(),
-        staged=_staged(connection, request),
+        staged=staged_claims(connection, request),
         allocated=frozenset(connection.execute(pending).scalars()),
         behind=None if group is None else _predecessor(connection, ref, group.topic),
     )
@@ -115,12 +116,12 @@ def _predecessor(connection: Connection, ref: SequenceRef, topic: str) -> str | 
     return rules.predecessor(load_sequence(connection, ref), load_unpublished(connection, ref.supervisor, topic))
 
 
-def _staged(connection: Connection, request: PublishRequest) -> tuple[rules.StagedClaim, ...]:
+def staged_claims(connection: Connection, request: PublishRequest) -> tuple[StagedClaim, ...]:
     columns = t.staged_files.c
     mine = sa.and_(is_sequence(t.staged_files, request.ref), columns.token == request.token)
     query = sa.select(columns.id, columns.path, columns.segment_id).where(mine, columns.state == "staged")
     rows = connection.execute(query.order_by(columns.id).with_for_update())
-    return tuple(rules.StagedClaim(row.id, row.path, row.segment_id) for row in rows)
+    return tuple(StagedClaim(row.id, row.path, row.segment_id) for row in rows)
 
 
 def _apply(
@@ -144,25 +145,22 @@ def _apply(
     # Its row is already ours by the stream's lock: no lock is taken after the version's.
     published = replace(record, state=SequenceState.PUBLISHED, version=version, parse_exceptions=bad)
     update_sequence(connection, record, published)
-    _insert_rows(connection, request, record, group, (version, now_ms))
+    insert_rows(connection, request, group.datasource, rules.ledger_row(request, record, group.topic, version, now_ms))
     return version
 
 
-def _insert_rows(
-    connection: Connection, request: PublishRequest, record: SequenceRecord, group: Row[Any], stamp: tuple[int, int]
-) -> None:
+def insert_rows(connection: Connection, request: PublishRequest, datasource: str, row: LedgerRow) -> None:
     """Segments with their visibility, the ledger row and the quarantine file's row."""
-    version, now_ms = stamp
+    version, now_ms = row.version, row.published_ms
     if request.segments:
         segments = [segment_values(payload, request.ref, version, now_ms) for payload in request.segments]
         connection.execute(sa.insert(t.segments), segments)
-        visible = {"datasource": group.datasource, "added": version, "removed": None}
+        visible = {"datasource": datasource, "added": version, "removed": None}
         rows = [visible | {"segment_id": segment["segment_id"]} for segment in segments]
         connection.execute(sa.insert(t.segment_visibility), rows)
-    row = rules.ledger_row(request, record, group.topic, version, now_ms)
-    connection.execute(sa.insert(t.ledger).values(**ledger_values(row, group.datasource)))
+    connection.execute(sa.insert(t.ledger).values(**ledger_values(row, datasource)))
     if request.quarantine is not None:
-        file = rules.quarantine_row(request.quarantine, group.datasource, request.ref, now_ms)
+        file = rules.quarantine_row(request.quarantine, datasource, request.ref, now_ms)
         values = {"path": file.path, "datasource": file.datasource, "rows": file.rows, "size_bytes": file.size_bytes}
         values |= {"load_spec": file.load_spec, "published_ms": now_ms, "published_version": version}
         connection.execute(sa.insert(t.quarantine_files).values(**key_of(file.ref), **values, state="published"))

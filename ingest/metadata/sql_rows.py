@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ingest.metadata.records import AuditRow, LedgerRow, NodeRecord, QuarantineRow, ResetWish, SegmentRow, StagedRow
+from ingest.metadata.records import (
+    AuditRow,
+    LedgerRow,
+    NodeRecord,
+    QuarantineRow,
+    ReplayRecord,
+    ResetWish,
+    SegmentRow,
+    StagedRow,
+)
 from ingest.protocol import AttemptRecord, AttemptState, PartitionCounts, SequenceRecord, SequenceRef, SequenceState
 from segments.data_segment import DataSegment
 
@@ -96,6 +105,7 @@ def ledger_of(row: Any) -> LedgerRow:
         version=row.version,
         published_ms=row.published_ms,
         token=row.token,
+        replayed_path=row.replayed_path,
     )
 
 
@@ -117,6 +127,7 @@ def ledger_values(row: LedgerRow, datasource: str) -> dict[str, Any]:
         "version": row.version,
         "published_ms": row.published_ms,
         "token": row.token,
+        "replayed_path": row.replayed_path,
     }
 
 
@@ -172,5 +183,23 @@ def staged_of(row: Any) -> StagedRow:
 
 def quarantine_of(row: Any) -> QuarantineRow:
     return QuarantineRow(
-        row.datasource, ref_of(row), row.path, row.rows, row.size_bytes, row.load_spec, row.published_ms
+        datasource=row.datasource,
+        ref=ref_of(row),
+        path=row.path,
+        rows=row.rows,
+        size_bytes=row.size_bytes,
+        load_spec=row.load_spec,
+        published_ms=row.published_ms,
+        state=row.state,
+        replayed_by=row.replayed_by,
     )
+
+
+def replay_of(row: Any) -> ReplayRecord:
+    names = ReplayRecord.__dataclass_fields__.keys() - {"ref"}
+    return ReplayRecord(ref=ref_of(row), **{name: getattr(row, name) for name in names})
+
+
+def replay_values(record: ReplayRecord) -> dict[str, Any]:
+    names = ReplayRecord.__dataclass_fields__.keys() - {"ref"}
+    return key_of(record.ref) | {name: getattr(record, name) for name in names}

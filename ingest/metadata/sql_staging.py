@@ -32,18 +32,18 @@ class SqlStaging(SqlBase):
         def allocate(connection: Connection) -> PendingSegment:
             ref = request.ref
             attempt_rules.require_member(load_attempt(connection, request.token, "share"), ref)
-            known = _allocated(connection, request)
+            known = allocated_before(connection, request)
             if known is not None:
                 return known
             group = group_row(connection, ref.supervisor, ref.group)
             assert group is not None, "a live attempt has a group"
-            _lock_table(connection, group.datasource)
+            lock_table(connection, group.datasource)
             # Another replica may have asked for the same id while this one waited.
-            known = _allocated(connection, request)
+            known = allocated_before(connection, request)
             if known is not None:
                 return known
             attempt_rules.check_new_file(load_sequence(connection, ref), ref)
-            return _number(connection, group.datasource, request, now_ms)
+            return number_segment(connection, group.datasource, request, now_ms)
 
         return self._fenced(generation, allocate)
 
@@ -57,7 +57,7 @@ class SqlStaging(SqlBase):
             attempt_rules.require_member(load_attempt(connection, request.token, "share"), ref)
             attempt_rules.check_new_file(load_sequence(connection, ref), ref)
             paths = [file.path for file in request.files]
-            _refuse_taken_paths(connection, request, paths)
+            refuse_taken_paths(connection, request, paths)
             mine = sa.and_(
                 is_sequence(t.staged_files, ref),
                 t.staged_files.c.token == request.token,
@@ -66,7 +66,7 @@ class SqlStaging(SqlBase):
             others = sa.update(t.staged_files).where(mine, t.staged_files.c.path.notin_(paths))
             connection.execute(others.values(state="superseded"))
             if paths:
-                _upsert_staged(connection, request, now_ms)
+                upsert_staged(connection, request, now_ms)
 
         self._fenced(generation, stage)
 
@@ -106,10 +106,11 @@ class SqlStaging(SqlBase):
 
 
 def _staged_with_attempts() -> Any:
-    return sa.select(t.staged_files).join(t.attempts, t.attempts.c.token == t.staged_files.c.token)
+    # Files of replays are of no attempt.
+    return sa.select(t.staged_files).outerjoin(t.attempts, t.attempts.c.token == t.staged_files.c.token)
 
 
-def _allocated(connection: Connection, request: AllocateRequest) -> PendingSegment | None:
+def allocated_before(connection: Connection, request: AllocateRequest) -> PendingSegment | None:
     """What this (sequence, time chunk) was given before, also when it is published by now."""
     for table in (t.pending_segments, t.segments):
         columns = table.c
@@ -125,13 +126,13 @@ def _allocated(connection: Connection, request: AllocateRequest) -> PendingSegme
     return None
 
 
-def _lock_table(connection: Connection, datasource: str) -> None:
+def lock_table(connection: Connection, datasource: str) -> None:
     """The table's version row is also the lock under which ids are numbered."""
     mine = t.datasources.c.datasource == datasource
     connection.execute(sa.select(t.datasources.c.version).where(mine).with_for_update(key_share=True))
 
 
-def _number(connection: Connection, datasource: str, request: AllocateRequest, now_ms: int) -> PendingSegment:
+def number_segment(connection: Connection, datasource: str, request: AllocateRequest, now_ms: int) -> PendingSegment:
     """A new id: under the highest version over its time chunk, with the next number there."""
     columns = t.partition_numbers.c
     start_ms, end_ms = request.interval_start_ms, request.interval_end_ms
@@ -152,14 +153,14 @@ def _number(connection: Connection, datasource: str, request: AllocateRequest, n
     return pending
 
 
-def _refuse_taken_paths(connection: Connection, request: StageRequest, paths: list[str]) -> None:
+def refuse_taken_paths(connection: Connection, request: StageRequest, paths: list[str]) -> None:
     query = sa.select(t.staged_files).where(t.staged_files.c.path.in_(paths)).with_for_update()
     for row in connection.execute(query):
         if (row.token, ref_of(row), row.state) != (request.token, request.ref, "staged"):
             raise StoreConflict(f"path {row.path} is not new; upload to another")
 
 
-def _upsert_staged(connection: Connection, request: StageRequest, now_ms: int) -> None:
+def upsert_staged(connection: Connection, request: StageRequest, now_ms: int) -> None:
     rows = [_staged_values(request.ref, request.token, file, now_ms) for file in request.files]
     statement = insert(connection, t.staged_files)
     renewed = {name: statement.excluded[name] for name in ("segment_id", "size_bytes", "staged_ms")}

@@ -34,13 +34,13 @@ from ingest.metadata.records import (
     LedgerRow,
     NextSequence,
     NodeRecord,
-    QuarantineRow,
     ResetWish,
     SpecVersion,
     StagedRow,
     StreamOffsets,
     SupervisorRecord,
 )
+from ingest.metadata.replay_store import ReplayStore
 from ingest.metadata.table_store import TableStore
 from ingest.offsets import OffsetMap
 from ingest.protocol import (
@@ -355,12 +355,6 @@ class PublishStore(Protocol):
         """Keys below ``<datasource>/`` of files that are not published, but have a row that sees to them."""
         ...
 
-    def quarantine_files(self, datasource: str, limit: int, before: str | None = None) -> list[QuarantineRow]:
-        """Newest first; with ``before`` only those older than the file of that path, none if it is unknown."""
-        ...
-
-    def quarantine_file(self, datasource: str, path: str) -> QuarantineRow | None: ...
-
 
 class MetadataStore(
     LeadershipStore,
@@ -368,12 +362,13 @@ class MetadataStore(
     OffsetStore,
     AttemptStore,
     PublishStore,
+    ReplayStore,
     TableStore,
     LookupStore,
     PlaceStore,
     Protocol,
 ):
-    """All of it; one object per process that may open the database (roles overlord, query, api)."""
+    """All of it; one object per process that may open the database."""
 
     def check(self) -> None:
         """Raises StoreUnreachable or StoreSchemaError with a message for people."""

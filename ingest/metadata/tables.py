@@ -287,6 +287,7 @@ ledger = Table(
     _big("version"),
     _big("published_ms"),
     _name("token"),
+    _name("replayed_path", nullable=True),
     Index(None, "supervisor", "version"),
 )
 pending_segments = Table(
@@ -371,6 +372,24 @@ quarantine_files = Table(
     _name("state"),
     _big("published_ms"),
     _big("published_version"),
+    _name("replayed_by", nullable=True),
     UniqueConstraint("supervisor", "group_epoch", "number"),
     Index(None, "datasource", "id"),
+)
+replays = Table(
+    "replays",
+    metadata,
+    _key("supervisor"),
+    _key("group_epoch", BigInteger),
+    _key("number", BigInteger),
+    _name("token", unique=True),
+    _name("datasource"),
+    _name("topic"),
+    _name("path"),
+    _big("generation"),
+    _big("spec_version"),
+    _big("opened_at_ms"),
+    _name("state"),
+    _big("begun_ms"),
+    Index("ix_replays_begun", "path", **_where("state = 'begun'")),
 )

@@ -6,7 +6,7 @@ generation. A duty that runs late is skipped, never piled up.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ SERVED_EVERY_S: Final = 0.5
 SWEEP_EVERY_S: Final = 30.0
 LAG_EVERY_S: Final = 60.0
 NODES_EVERY_S: Final = 60.0
+OTHERS_EVERY_S: Final = 30.0
 SWEPT_AT_ONCE: Final = 100
 UPLOAD_MAX_MS: Final = 15 * 60_000
 """Longer than any upload may take; a deletion is repeated once after it (PR-20)."""
@@ -90,11 +91,13 @@ class Duties:
         sweeper: Sweeper,
         lags: Callable[[], dict[str, int]],
         clock: Clock,
+        others: Mapping[str, Callable[[], Any]] | None = None,
     ) -> None:
         self._store = store
         self._served = served
         self._sweeper = sweeper
         self._lags = lags
+        self._others = others or {}
         self._clock = clock
         self._nodes = NodeWatch(store, clock)
         self._scheduler = BackgroundScheduler(
@@ -110,6 +113,7 @@ class Duties:
             ("sweep", self._sweeper.sweep, SWEEP_EVERY_S),
             ("lag report", self._report_lag, LAG_EVERY_S),
             ("node clean-up", self._forget_nodes, NODES_EVERY_S),
+            *((name, duty, OTHERS_EVERY_S) for name, duty in self._others.items()),
         ):
             self._scheduler.add_job(self._guarded(name, duty), "interval", seconds=seconds, id=name)
         self._scheduler.start()

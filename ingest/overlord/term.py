@@ -18,6 +18,7 @@ from ingest.metadata.records import DesiredState, SupervisorRecord
 from ingest.metadata.store import MetadataStore
 from ingest.overlord.actions import LeaderActions
 from ingest.overlord.duties import Duties, Sweeper
+from ingest.overlord.expiry import QuarantineBounds, QuarantineExpiry
 from ingest.overlord.reports import facts_of
 from ingest.overlord.roster import WorkerRoster
 from ingest.overlord.sealings import Sealings
@@ -45,6 +46,7 @@ class OverlordPorts:
     suppliers: SupplierFactory
     tokens: TokenSource
     clock: Clock
+    quarantine: QuarantineBounds = QuarantineBounds()
 
 
 class Term:
@@ -73,7 +75,13 @@ class Term:
             sealings.tell,
         )
         sweeper = Sweeper(ports.store, ports.storage, generation, ports.clock)
-        self._duties = Duties(ports.store, self.served, sweeper, self.lags, ports.clock)
+        expiry = QuarantineExpiry(ports.store, generation, ports.clock, ports.quarantine)
+        others = {
+            # What an earlier leader was replaying when it died.
+            "replay clean-up": lambda: ports.store.end_replays(generation, None),
+            "quarantine expiry": expiry.expire,
+        }
+        self._duties = Duties(ports.store, self.served, sweeper, self.lags, ports.clock, others)
 
     def start(self) -> None:
         """Starts one runner per supervisor, also for terminated ones with rows still to publish."""

@@ -16,6 +16,14 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
+class OpenDocuments:
+    """Which documents of a message have not become rows yet: their positions among the ``of`` that it holds."""
+
+    positions: tuple[int, ...]
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
 class Poll:
     """What one poll read of one partition, in columns of equal length, in offset order.
 
@@ -28,6 +36,9 @@ class Poll:
     the column is empty when the supplier was built without timestamps. ``keys`` and ``headers``
     are None unless the supplier was built with them. ``source`` is the topic and its partition where
     ``partition`` is a number that stands for them.
+
+    ``documents`` is None but in a replay of the quarantine: for each message which of its documents are to
+    be read, None for all of them.
     """
 
     partition: int
@@ -39,6 +50,7 @@ class Poll:
     keys: list[bytes | None] | None = None
     headers: list[Headers] | None = None
     source: tuple[str, int] | None = None
+    documents: list[OpenDocuments | None] | None = None
 
     def __len__(self) -> int:
         return len(self.values)

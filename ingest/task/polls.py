@@ -67,4 +67,5 @@ def _part(poll: Poll, low: int, high: int, first: int, end: int) -> Poll:
         None if poll.keys is None else poll.keys[low:high],
         None if poll.headers is None else poll.headers[low:high],
         poll.source,
+        None if poll.documents is None else poll.documents[low:high],
     )

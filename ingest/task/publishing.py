@@ -73,7 +73,7 @@ class PublishPorts:
     prove_topic: Callable[[], None]
 
 
-class _Upload:
+class Upload:
     """One push in a thread of its own, because a dead mount answers never.
 
     Given up after its deadline it goes on for as long as it likes, past the sweeper's second look too;
@@ -211,7 +211,7 @@ class PublishExecutor:
         return key_for(file.segment.id, name)
 
     def _push(self, local: Path, key: str) -> None:
-        upload = _Upload(self._ports.storage, local, key)
+        upload = Upload(self._ports.storage, local, key)
         if not upload.done_within(UPLOAD_S):
             raise UploadTimedOut(f"the upload of {key} did not end within {UPLOAD_S:.0f} s; it starts again elsewhere")
         if upload.failure is not None:

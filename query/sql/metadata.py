@@ -93,7 +93,9 @@ SYS = {
     ),
     "queries": _columns("id engine state info"),
     # Ours: a row for each published file of records that could not be read.
-    "quarantine": _columns("datasource supervisor_id sequence num_rows size created_time path", "num_rows size"),
+    "quarantine": _columns(
+        "datasource supervisor_id sequence num_rows size created_time path state replayed_by", "num_rows size"
+    ),
 }
 _SCHEMAS = {"INFORMATION_SCHEMA": INFORMATION_SCHEMA, "sys": SYS}
 

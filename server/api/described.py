@@ -93,6 +93,17 @@ ANSWERS: dict[str, Schema] = {
     "POST /druid/v2": {**_list(ANY), "description": "as Druid answers that type of query"},
     "POST /siltstone/v1/verify/{table}": _object(table=TEXT, exact=FLAG, faults=NAMES, checked=ANY),
     "GET /siltstone/v1/quarantine/{table}": _object(table=TEXT, files=_list(ANY), next=TEXT),
+    "POST /siltstone/v1/quarantine/{table}/replay": _object(
+        path=TEXT,
+        replayedBy=TEXT,
+        records=NUMBER,
+        already=FLAG,
+        rows=NUMBER,
+        quarantined=NUMBER,
+        counts=ANY,
+        specVersion=NUMBER,
+        version=NUMBER,
+    ),
     "GET /siltstone/v1/quarantine/{table}/records": _object(
         table=TEXT, path=TEXT, rows=NUMBER, records=_list(ANY), next=NUMBER
     ),

@@ -30,6 +30,8 @@ RECORD_BYTES_MAX = 8 * 2**20
 PULLS_MAX = 2
 """So many files are copied from deep storage at a time; who asks meanwhile is told to ask again."""
 _CHUNK_BYTES = 2**18
+STATES = {"published": "kept"}
+"""What people are told of a file's state: ``kept`` while its records wait, ``replayed``, ``expired``."""
 
 _LIMIT = ("limit", {"type": "integer", "minimum": 1, "maximum": FILES_MAX}, "at most so many")
 _BEFORE = ("before", {"type": "string"}, "only files older than this one, by its path")
@@ -110,6 +112,8 @@ def file_json(row: QuarantineRow) -> dict[str, Any]:
         "bytes": row.size_bytes,
         "created": format_iso_ms(row.published_ms),
         "path": row.path,
+        "state": STATES.get(row.state, row.state),
+        "replayedBy": row.replayed_by,
     }
 
 
@@ -117,6 +121,8 @@ def _record_json(record: dict[str, Any]) -> dict[str, Any]:
     """A value that is text is shown as text, another in base64."""
     value, at_ms = record["value"], record["timestamp"]
     told = {**record, "timestamp": None if at_ms is None else format_iso_ms(at_ms)}
+    if value is None:
+        return told
     try:
         return {**told, "value": value.decode()}
     except UnicodeDecodeError:
@@ -130,6 +136,8 @@ def _file(store: MetadataStore, table: str, request: Request) -> QuarantineRow:
     row = store.quarantine_file(table, path)
     if row is None:
         raise NotFound(f"table {table!r} has no quarantine file {path!r}")
+    if row.state == "expired":
+        raise NotFound(f"{path} was given up for its age or size; see settings quarantine.*")
     return row
 
 

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ingest.metadata.records import LedgerRow, QuarantineRow, SegmentRow
+from ingest.metadata.replay_rules import EXPIRED
 from ingest.metadata.store import MetadataStore
 from segments.errors import ServiceError
 from segments.parquet.reader import verify_file
 from segments.storage.base import DeepStorage
 from server.audit.chain import chain_faults
+from server.audit.replays import replay_faults
 
 PAGE = 10_000
 Progress = Callable[[str, int, int], None]
@@ -53,13 +55,17 @@ def audit_table(
         rows = [row for row in _ledger(store, stream.supervisor) if row.version <= state.version]
         ledger += rows
         audits = store.audit(stream.supervisor, PAGE)
-        report.faults += chain_faults(stream, [row for row in rows if row.topic == stream.topic], audits)
+        # A replay's records lie in ranges that were published before.
+        chain = [row for row in rows if row.topic == stream.topic and row.replayed_path is None]
+        report.faults += chain_faults(stream, chain, audits)
         report.checked["partitions"] = report.checked.get("partitions", 0) + len(stream.committed)
     segments = [row for row in _segments(store, table) if row.added <= state.version and row.state != "deleting"]
     quarantined = {row.path: row for row in _quarantined(store, table)}
     report.checked |= {"ranges": len(ledger), "segments": len(segments)}
     report.checked["rows"] = sum(row.segment.rows for row in segments if row.removed is None)
+    report.checked["replays"] = sum(row.replayed_path is not None for row in ledger)
     report.faults += _ledger_faults(ledger, segments, quarantined)
+    report.faults += replay_faults(ledger, quarantined)
     report.faults += _file_faults(segments, storage, scratch, progress)
     report.faults += _stray_files(store, storage, table, segments, quarantined)
     return report
@@ -148,6 +154,7 @@ def _stray_files(
     quarantined: dict[str, QuarantineRow],
 ) -> Iterator[str]:
     """Files below the table's prefix that no row names: neither published, nor staged, nor being deleted."""
+    quarantined = {path: row for path, row in quarantined.items() if row.state != EXPIRED}
     known = {str(row.segment.load_spec) for row in segments} | {str(row.load_spec) for row in quarantined.values()}
     strays = [stored for stored in storage.list(f"{table}/") if str(stored.load_spec) not in known]
     if strays:

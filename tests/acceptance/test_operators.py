@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -48,7 +49,13 @@ def test_records_that_cannot_be_read_are_counted_sampled_and_kept(service: Servi
     assert "partition" in samples and "offset" in samples
     assert table.status()["healthy"] is True
     table.rest(COUNT)
-    service.verify(table.name)
+    mended = table.spec()
+    mended["spec"]["dataSchema"]["timestampSpec"]["missingValue"] = "2016-06-27T00:00:00Z"
+    table.client.submit({**mended, "suspended": True})
+    [done] = json.loads(service.cli("quarantine", "replay", table.name, "--json"))
+    assert (done["records"], done["rows"], done["quarantined"]) == (3, 1, 2)
+    wait_for(lambda: table.count() == COUNT + 1, 30, "the record that only had no time")
+    assert service.verify(table.name)["replays"] == 1
 
 
 def test_a_missing_topic_is_named_and_waited_for(service: Service, kafka: KafkaCluster) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ingest.metadata import attempt_rules, memory_offsets, memory_publish, memory_state, rules
+from ingest.metadata.file_rules import refused
 from ingest.offsets import OffsetMap
 from ingest.protocol import PublishOutcome, SequenceState
 from tests.simulation.mutation import Mutant
@@ -36,7 +37,7 @@ def _fence_first(self: Any, generation: int, request: Any, now_ms: int) -> Any:
     """Fencing is judged before the ledger: a retry after a lost reply looks like a zombie."""
     attempt = self.state.attempts.get(request.token)
     if attempt is None or not attempt.state.is_live:
-        return rules._refused(PublishOutcome.FENCED, "not live")
+        return refused(PublishOutcome.FENCED, "not live")
     return _publish_without_ledger(self, generation, request, now_ms)
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ingest.offsets import OffsetMap
 from ingest.protocol import PartitionCounts
+from ingest.stream.supplier import Headers, OpenDocuments
 from segments.schema import SegmentSchema
 
 Ints = npt.NDArray[np.int64]
@@ -36,14 +37,28 @@ _COUNT_FIELDS = ("good", "partly_good", "unparseable", "filtered", "tombstones",
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A message for the quarantine: raw bytes, place, Kafka's time (-1: none), the reason. ``source``: see ``Poll``."""
+    """A message for the quarantine: raw bytes, place, Kafka's time (-1: none), the reason. ``source``: see ``Poll``.
+
+    ``key`` and ``headers`` are there as far as ``parts`` were read. ``documents``: those that became no row, where
+    others did; None where none did.
+    """
 
     partition: int
     offset: int
     timestamp_ms: int
-    value: bytes
+    value: bytes | None
     reason: str
     source: tuple[str, int] | None = None
+    key: bytes | None = None
+    headers: Headers | None = None
+    parts: frozenset[str] = frozenset()
+    documents: OpenDocuments | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory."""
+        beside = sum(len(name) + len(value or b"") for name, value in self.headers or ())
+        return 100 + len(self.value or b"") + len(self.key or b"") + beside
 
 
 @dataclass(frozen=True, slots=True)

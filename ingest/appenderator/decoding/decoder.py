@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,12 +18,12 @@ from ingest.appenderator.decoding.formats import document_reader
 from ingest.appenderator.decoding.non_finite import holds_non_finite
 from ingest.appenderator.decoding.objects import ObjectReader
 from ingest.appenderator.decoding.plan import compile_plan
-from ingest.appenderator.decoding.records import kept_by_headers, messages_of
+from ingest.appenderator.decoding.records import Beside, kept_by_headers, messages_of, wanted_documents
 from ingest.appenderator.decoding.slow import SlowMessage, SlowReader, SlowRow
 from ingest.appenderator.decoding.transforms import Transforms
 from ingest.spec.model import DataSchema, Discovery, JsonFormat, Rejection
 from ingest.stream.schemas import SchemaSources
-from ingest.stream.supplier import Poll
+from ingest.stream.supplier import OpenDocuments, Poll
 from segments.arrow_arrays import ArrowArray, array_of
 from segments.coercion import spelt
 from segments.filter.evaluate import passing_rows
@@ -92,7 +92,7 @@ class RowDecoder:
         messages = _gather(polls)
         fates: Fates = np.full(len(messages.values), Fate.GOOD, dtype=np.uint8)
         rows, slow = self._read_kept(polls, fates)
-        rejected, problems = _judge(messages, slow, fates)
+        rejected, problems = _judge(messages, slow, fates, Beside(polls))
         hiding = {name: rows.columns[at] for name, at in self._plan.shadowed}
         # Whole objects are read for paths as well, where nothing is to be discovered.
         discovers = self._fast.reads_objects and self._plan.discovery is not Discovery.NONE
@@ -125,25 +125,27 @@ class RowDecoder:
         """As ``_read``, without the records that their headers keep out, whose fates are set."""
         schema = self._plan.schema
         values = messages_of(polls, schema.input_format)
+        wanted = wanted_documents(polls)
         if schema.header_filter is None:
-            return self._read(values)
+            return self._read(values, wanted)
         kept = kept_by_headers(polls, schema.header_filter)
         fates[~kept] = Fate.FILTERED
         at: Ints = np.flatnonzero(kept).astype(np.int64)
-        rows, slow = self._read([values[position] for position in at])
+        kept_wanted = {new: wanted[old] for new, old in enumerate(at.tolist()) if old in wanted} if wanted else {}
+        rows, slow = self._read([values[position] for position in at], kept_wanted)
         rows.row_message = at[rows.row_message]
         return rows, {int(at[position]): message for position, message in slow.items()}
 
-    def _read(self, values: list[Any]) -> tuple[_Rows, dict[int, SlowMessage]]:
+    def _read(self, values: list[Any], wanted: Mapping[int, OpenDocuments]) -> tuple[_Rows, dict[int, SlowMessage]]:
         """Rows of all messages in order, and what the slow way found in those it read."""
         nothing: tuple[list[Any], list[int]] = ([], list(range(len(values))))
-        fast_rows, rejected = nothing if self._only_slow else self._fast.read(values)
+        fast_rows, rejected = nothing if self._only_slow or wanted else self._fast.read(values)
         message_of: Ints = np.arange(len(values), dtype=np.int64)
         if rejected:
             message_of = np.delete(message_of, rejected)
         rows, bad = self._read_fast(fast_rows, message_of)
         rejected = sorted([*rejected, *bad])
-        slow = {at: self._slow.read(values[at]) for at in rejected}
+        slow = {at: self._slow.read(values[at], wanted.get(at)) for at in rejected}
         slow_rows = [(at, row) for at, message in slow.items() for row in message.rows]
         return self._built(self._merged(rows, slow_rows)), slow
 
@@ -273,7 +275,9 @@ def _gather(polls: Sequence[Poll]) -> _Messages:
     )
 
 
-def _judge(messages: _Messages, slow: dict[int, SlowMessage], fates: Fates) -> tuple[list[Rejected], list[RowProblem]]:
+def _judge(
+    messages: _Messages, slow: dict[int, SlowMessage], fates: Fates, beside: Beside
+) -> tuple[list[Rejected], list[RowProblem]]:
     """Fates of blank and unparseable messages, the quarantine's records, and what samples are taken from."""
     rejected: list[Rejected] = []
     problems: list[RowProblem] = []
@@ -290,11 +294,13 @@ def _judge(messages: _Messages, slow: dict[int, SlowMessage], fates: Fates) -> t
             continue
         partition, offset = int(messages.partitions[at]), int(messages.offsets[at])
         source = messages.sources.get(partition)
-        value = messages.values[at] or b""
+        value = messages.values[at]
         if message.reasons or not message.rows:
-            time_ms = int(messages.timestamps_ms[at])
-            reason = "; ".join(reasons or details)
-            rejected.append(Rejected(partition, offset, time_ms, value, reason, source))
-        shown = value[:_INPUT_SHOWN_BYTES].decode(errors="replace")
+            time_ms, reason = int(messages.timestamps_ms[at]), "; ".join(reasons or details)
+            key, headers, parts, wanted = beside.of(at)
+            # Where some of its documents are rows, by now or before, the others are named.
+            part = OpenDocuments(tuple(message.bad), message.of) if message.rows or wanted is not None else None
+            rejected.append(Rejected(partition, offset, time_ms, value, reason, source, key, headers, parts, part))
+        shown = (value or b"")[:_INPUT_SHOWN_BYTES].decode(errors="replace")
         problems.append(RowProblem(partition, offset, fates[at] == Fate.UNPARSEABLE, details, shown, source))
     return rejected, problems

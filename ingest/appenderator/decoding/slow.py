@@ -12,6 +12,7 @@ from ingest.appenderator.decoding.plan import Plan, value_at
 from ingest.appenderator.decoding.transforms import Transforms
 from ingest.appenderator.decoding.unreadable import Unreadable
 from ingest.spec.model import Discovery
+from ingest.stream.supplier import OpenDocuments
 from segments.coercion import BadValue, Truncated, shown
 from segments.errors import InvalidInterval
 from segments.expression.values import ExpressionFailed
@@ -30,11 +31,16 @@ class SlowRow:
 
 @dataclass(slots=True)
 class SlowMessage:
-    """What one message holds. ``blank``: nothing at all. ``reasons``: why documents of it are unparseable."""
+    """What one message holds. ``blank``: nothing at all. ``reasons``: why documents of it are unparseable.
+
+    ``bad`` are the positions of those documents among all ``of``; 0 where they could not be told apart.
+    """
 
     blank: bool = False
     rows: list[SlowRow] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
+    bad: list[int] = field(default_factory=list)
+    of: int = 0
     truncated: list[str] = field(default_factory=list)
 
 
@@ -51,19 +57,30 @@ class SlowReader:
         self._parse_time = time_parser(plan.schema.timestamp.format)
         self._reject = plan.schema.reject_bad_values
 
-    def read(self, message: Any) -> SlowMessage:
-        """Never raises for anything a message can hold."""
+    def read(self, message: Any, wanted: OpenDocuments | None = None) -> SlowMessage:
+        """Never raises for anything a message can hold. ``wanted``: only these documents, the others are rows
+        already; where the format now finds another number of them, which are which cannot be told."""
         found = SlowMessage()
         try:
             documents = self._documents.documents(message)
         except Unreadable as error:
-            found.reasons.append(str(error))
-            return found
+            return _as_before(found, str(error), wanted)
         if documents is None:
+            if wanted is not None:
+                return _as_before(found, "the message is blank to this format, but documents of it are rows", wanted)
             found.blank = True
             return found
-        for document in documents:
+        found.of = len(documents)
+        if wanted is not None and wanted.of != len(documents):
+            told = f"{len(documents)} documents, {wanted.of} when it was first read: which are rows cannot be told"
+            return _as_before(found, told, wanted)
+        for at, document in enumerate(documents):
+            if wanted is not None and at not in wanted.positions:
+                continue
+            before = len(found.reasons)
             self._read_document(document, found)
+            if len(found.reasons) > before:
+                found.bad.append(at)
         return found
 
     def _read_document(self, document: Any, found: SlowMessage) -> None:
@@ -115,6 +132,14 @@ class SlowReader:
             return
         found.truncated += truncated
         found.rows.append(SlowRow(time_ms, values, document, errors))
+
+
+def _as_before(found: SlowMessage, reason: str, wanted: OpenDocuments | None) -> SlowMessage:
+    """Nothing was read of it: what was open stays open."""
+    found.reasons.append(reason)
+    if wanted is not None:
+        found.bad, found.of = list(wanted.positions), wanted.of
+    return found
 
 
 def _storable(document: dict[str, Any]) -> bool:

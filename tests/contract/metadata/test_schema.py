@@ -61,7 +61,7 @@ def test_migrating_again_changes_nothing(sql_url: str) -> None:
 def test_a_newer_schema_is_refused_and_says_what_to_do(sql_url: str) -> None:
     change_revision(sql_url, "9999")
     try:
-        with pytest.raises(StoreSchemaError, match="schema 9999, newer than 0003 .* upgrade siltstone"):
+        with pytest.raises(StoreSchemaError, match=f"schema 9999, newer than {HEAD} .* upgrade siltstone"):
             open_store(sql_url)
         with pytest.raises(StoreSchemaError, match="newer"):
             migrate(sql_url)
@@ -72,7 +72,7 @@ def test_a_newer_schema_is_refused_and_says_what_to_do(sql_url: str) -> None:
 def test_an_older_schema_is_refused_with_its_cure(sql_url: str) -> None:
     change_revision(sql_url, "0000")
     try:
-        with pytest.raises(StoreSchemaError, match="older than 0003; stop the servers and run `siltstone migrate`"):
+        with pytest.raises(StoreSchemaError, match=f"older than {HEAD}; stop the servers and run `siltstone migrate`"):
             open_store(sql_url, create=True)
     finally:
         change_revision(sql_url, HEAD)

@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from server.directory import Directory
 from server.http_pool import HttpPool
 from server.leader_view import LeaderView
 from server.system_tables import StoreSystemTables
+from siltstone import Client
 from tests.in_process import click, eventually, spec
 from tests.unit.server.test_api import SUPERVISOR, World
 
@@ -60,6 +62,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def url(world: World) -> Iterator[str]:
+    with served(world) as found:
+        yield found
+
+
+@contextmanager
+def served(world: World) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(build_app(world.parts), port=0, log_level="critical", lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -81,7 +89,16 @@ def test_files_are_listed_page_by_page_from_the_newest(world: World) -> None:
     whole = world.get(ROUTE)
     assert [file["rows"] for file in whole["files"]] == [1, 3] and whole["next"] is None
     newest, oldest = whole["files"]
-    assert newest.keys() == {"supervisor", "sequence", "rows", "bytes", "created", "path"}
+    assert newest.keys() == {
+        "supervisor",
+        "sequence",
+        "rows",
+        "bytes",
+        "created",
+        "path",
+        "state",
+        "replayedBy",
+    }
     assert newest["supervisor"] == "clicks" and newest["path"].startswith("_quarantine/clicks/")
     page = world.get(f"{ROUTE}?limit=1")
     assert page["files"] == [newest] and page["next"] == newest["path"]
@@ -156,6 +173,30 @@ def test_the_command_line_lists_shows_and_exports(url: str, tmp_path: Path) -> N
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     run(url, "export", "clicks", "--to", str(folder))
     assert before == {path: path.stat().st_mtime_ns for path in folder.iterdir()}, "whole files are not copied again"
+
+
+def test_records_are_replayed_by_the_command_line_once_and_what_is_bad_again_is_listed(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    posted = spec()
+    posted["spec"]["dataSchema"]["timestampSpec"] = {"column": "when"}
+    world.post(SUPERVISOR, posted)
+    world.system.stream.append("clicks", 0, [click(1), b"{broken", click(2)])
+    eventually(partial(has_read, world, 3))
+    world.post(f"{SUPERVISOR}/clicks/suspend")
+    eventually(partial(has_published, world, 1))
+    world.post(SUPERVISOR, {**spec(), "suspended": True})
+    with served(world) as url:
+        [file] = json.loads(run(url, "list", "clicks", "--json"))
+        done = Client(url).replay_quarantine("clicks", file["path"])
+        assert (done["records"], done["rows"], done["quarantined"], done["already"]) == (3, 2, 1, False)
+        again, old = json.loads(run(url, "list", "clicks", "--json"))
+        assert (old["state"], old["replayedBy"], again["state"]) == ("replayed", done["replayedBy"], "kept")
+        assert Client(url).replay_quarantine("clicks", old["path"])["already"] is True
+        assert again["path"] in run(url, "replay", "clicks") and world.system.rows_published() == 2
+        assert "has no quarantine file 'x'" in run(url, "replay", "clicks", "--file", "x", code=1)
+    world.post(f"{ROUTE}/replay", status=400)
+    assert world.post("/siltstone/v1/verify/clicks")["faults"] == []
+    world.system.stop()
 
 
 def test_what_the_command_line_cannot_find_is_one_line(url: str, tmp_path: Path) -> None:
