@@ -20,6 +20,7 @@ from server.api.described import describe
 from server.api.internal import internal_routes
 from server.api.lookups import lookup_router
 from server.api.native import native_router
+from server.api.plan import plan_router
 from server.api.quarantine import quarantine_router
 from server.api.replay import replay_router
 from server.api.sampler import sampler_router
@@ -54,7 +55,9 @@ def build_app(parts: Parts) -> ASGIApp:
             parts.store, parts.storage, lambda: secrets.token_hex(24), parts.clock, parts.scratch, registry_schemas
         )
         app.include_router(replay_router(parts.overlord, Replays(replays)))
-        app.include_router(sampler_router(TopicSamples(parts.clock), parts.clock))
+        samples = TopicSamples(parts.clock)
+        app.include_router(sampler_router(samples, parts.clock))
+        app.include_router(plan_router(parts.overlord, parts.store, samples, parts.clock))
         app.include_router(task_router(parts.overlord, parts.store, logs.read))
     if parts.store is not None:
         app.include_router(coordinator_router(parts.store, parts.overlord))

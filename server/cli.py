@@ -15,6 +15,7 @@ import typer
 import siltstone
 from server import cli_output as out
 from server.cli_options import DEFAULT_URL, Config, Json, Url
+from server.cli_plan import supervisor_plan
 from server.cli_quarantine import quarantine
 
 app = typer.Typer(
@@ -208,6 +209,9 @@ def supervisor_validate(
     except Unreadable as error:
         raise typer.Exit(out.wrong_use(str(error))) from None
     raise typer.Exit(out.validation(str(file), report, as_json))
+
+
+supervisor.command("plan")(supervisor_plan)
 
 
 @supervisor.command("list")

@@ -26,14 +26,37 @@ class TopicSamples:
             SpecError: the consumer properties cannot be used.
             StreamError: the topic cannot be read.
         """
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
         spec, _ = parse_supervisor_spec(posted)
-        supplier = kafka_samples(posted, parts_read(spec.data_schema))
+        parts = parts_read(spec.data_schema)
+        return self._read(posted, rows, timeout_ms, parts, newest=not spec.io.use_earliest_offset)
+
+    def last(self, posted: dict[str, Any], rows: int, timeout_ms: int, parts: frozenset[str]) -> list[Poll]:
+        """The last records of every partition, whatever the spec begins with; ``parts`` beside their values.
+
+        Raises as calling it does.
+        """
+        return self._read(posted, rows, timeout_ms, parts, newest=True)
+
+    def starts(self, posted: dict[str, Any]) -> dict[int, int]:
+        """Where a new supervisor of this spec would begin now. Raises as calling it does."""
+        spec, _ = parse_supervisor_spec(posted)
+        supplier = kafka_samples(posted, frozenset())
+        try:
+            partitions = supplier.partitions()
+            return supplier.earliest(partitions) if spec.io.use_earliest_offset else supplier.latest(partitions)
+        finally:
+            supplier.close()
+
+    def _read(
+        self, posted: dict[str, Any], rows: int, timeout_ms: int, parts: frozenset[str], *, newest: bool
+    ) -> list[Poll]:
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        supplier = kafka_samples(posted, parts)
         try:
             partitions = supplier.partitions()
             first, last = supplier.earliest(partitions), supplier.latest(partitions)
             share = max(rows // max(len(partitions), 1), 1)
-            if not spec.io.use_earliest_offset:
+            if newest:
                 # What a supervisor would read from now on is not there yet: the records just before it stand for that.
                 first = {partition: max(first[partition], last[partition] - share) for partition in partitions}
             supplier.assign(first)

@@ -23,8 +23,8 @@ _SEEN = SEEN_HEADER.lower().encode()
 _SESSION = SESSION_HEADER.lower().encode()
 
 
-def _is_replay(path: str) -> bool:
-    return path.startswith("/siltstone/v1/quarantine/") and path.endswith("/replay")
+def _is_leaders(path: str) -> bool:
+    return path == "/siltstone/v1/plan" or path.startswith("/siltstone/v1/quarantine/") and path.endswith("/replay")
 
 
 class ProcessTargets(Targets):
@@ -37,7 +37,7 @@ class ProcessTargets(Targets):
 
     def concerns(self, path: str) -> bool:
         parts = self._parts
-        if path.startswith(INDEXER) or path.endswith(MARKS) or _is_replay(path):
+        if path.startswith(INDEXER) or path.endswith(MARKS) or _is_leaders(path):
             return parts.overlord is None or not parts.overlord.is_leading
         return parts.queries is None and path.startswith(QUERIES) and not path.startswith(TOLD_HERE)
 

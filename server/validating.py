@@ -52,14 +52,15 @@ def validate(document: Any) -> dict[str, Any]:
             raise SpecError([SpecProblem("$", None, f"has more than {LEVELS_MAX} levels, which nobody reads", cure)])
         spec, warnings = judge_spec(document)
     except SpecError as error:
-        return {"valid": False, "problems": [_told(problem) for problem in error.problems], "warnings": []}
+        return {"valid": False, "problems": [told(problem) for problem in error.problems], "warnings": []}
     hidden = "the spec holds hidden secrets: posted, they mean those that the service has stored for this supervisor"
-    told = [*warnings, *([hidden] if is_hidden(document) else [])]
+    notes = [*warnings, *([hidden] if is_hidden(document) else [])]
     names = {"supervisor": spec.supervisor, "dataSource": spec.datasource, "topic": spec.io.stream}
-    return {"valid": True, **names, "problems": [], "warnings": told}
+    return {"valid": True, **names, "problems": [], "warnings": notes}
 
 
-def _told(problem: SpecProblem) -> dict[str, Any]:
+def told(problem: SpecProblem) -> dict[str, Any]:
+    """A problem as JSON, its value cut to a few hundred characters."""
     value = problem.value
     if isinstance(value, str) and len(value) > _SHOWN_CHARS:
         value = value[:_SHOWN_CHARS] + "…"

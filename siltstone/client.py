@@ -50,6 +50,11 @@ class Client:
         """Creates or changes the supervisor that ``spec`` describes; answers with its id."""
         return self._object("POST", SUPERVISORS, spec)
 
+    def plan(self, spec: dict[str, Any], records: int = 100) -> dict[str, Any]:
+        """What ``submit`` would change, field by field, from which offsets, and what the topic's last ``records`` would
+        become; nothing is changed. ``action`` is create, change, none or refused."""
+        return self._json("POST", f"/siltstone/v1/plan?records={records}", spec)  # type: ignore[no-any-return]
+
     def supervisors(self) -> list[dict[str, Any]]:
         """State and health of each."""
         return self._list("GET", f"{SUPERVISORS}?full")

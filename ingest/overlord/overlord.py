@@ -7,6 +7,7 @@ something with ``NotLeading``, which names who does.
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 from ingest.clock import Clock
@@ -46,6 +47,16 @@ class WrongState(IngestError):
     """The supervisor is already in the state that is asked for, or cannot reach it from where it is."""
 
     effect_known_absent = True
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A judged spec beside the present one; ``refusal`` says why it would not be taken now."""
+
+    spec: SupervisorSpec
+    warnings: tuple[str, ...]
+    present: SupervisorSpec | None
+    refusal: str | None
 
 
 class Overlord:
@@ -160,6 +171,26 @@ class Overlord:
                 record = self._start_again(term, record)
             term.supervise(record, spec)
         return record, warnings
+
+    def plan(self, posted: Any) -> Planned:
+        """How ``submit`` would judge a spec now; nothing is stored.
+
+        Raises:
+            SpecError, NotLeading, StoreUnreachable.
+        """
+        spec, warnings = judge_spec(self._unhidden(posted))
+        self.leading()
+        stored = self._ports.store.supervisor(spec.supervisor)
+        refusal: str | None = None
+        if stored is not None and stored.datasource != spec.datasource:
+            refusal = f"supervisor {spec.supervisor!r} fills table {stored.datasource!r}; it cannot fill another"
+        try:
+            self._check_same_topic(spec)
+        except WrongState as error:
+            refusal = refusal or str(error)
+        gone = stored is None or stored.desired is DesiredState.TERMINATED
+        present = None if gone or stored is None else parse_supervisor_spec(stored.spec)[0]
+        return Planned(spec, warnings, present, refusal)
 
     def _unhidden(self, posted: Any) -> Any:
         """A spec that was got from here shows no secret; posted again it means those that are stored."""

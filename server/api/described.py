@@ -93,6 +93,18 @@ ANSWERS: dict[str, Schema] = {
     "POST /druid/v2": {**_list(ANY), "description": "as Druid answers that type of query"},
     "POST /siltstone/v1/verify/{table}": _object(table=TEXT, exact=FLAG, faults=NAMES, checked=ANY),
     "GET /siltstone/v1/quarantine/{table}": _object(table=TEXT, files=_list(ANY), next=TEXT),
+    "POST /siltstone/v1/plan": _object(
+        supervisor=TEXT,
+        dataSource=TEXT,
+        topic=TEXT,
+        action=TEXT,
+        problems=_list(ANY),
+        warnings=NAMES,
+        changes=_list(ANY),
+        how=TEXT,
+        committed=ANY,
+        sample=ANY,
+    ),
     "POST /siltstone/v1/quarantine/{table}/replay": _object(
         path=TEXT,
         replayedBy=TEXT,

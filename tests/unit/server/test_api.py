@@ -366,6 +366,7 @@ def test_the_api_page_tells_every_query_parameter_and_every_body(world: World) -
         SUPERVISOR,
         SUPERVISOR + "/{supervisor}/resetOffsets",
         "/druid/indexer/v1/sampler",
+        "/siltstone/v1/plan",
         "/druid/coordinator/v1/lookups/config",
         "/druid/coordinator/v1/lookups/config/{tier}/{name}",
         "/druid/v2",
