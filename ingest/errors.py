@@ -22,6 +22,7 @@ Expected results of the protocol (already published, too early, conflict, ...) a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from segments.errors import ServiceError
@@ -52,11 +53,13 @@ def _cut(text: str) -> str:
 
 
 class SpecError(IngestError):
-    """A supervisor spec cannot be accepted; ``problems`` lists every fault found in one pass."""
+    """A supervisor spec cannot be accepted; ``problems`` lists every fault found in one pass, ``warnings`` what else
+    is worth saying of it."""
 
-    def __init__(self, problems: list[SpecProblem]) -> None:
+    def __init__(self, problems: list[SpecProblem], warnings: Sequence[str] = ()) -> None:
         assert problems
         self.problems = problems
+        self.warnings = tuple(warnings)
         super().__init__("; ".join(str(problem) for problem in problems))
 
 

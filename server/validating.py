@@ -52,7 +52,8 @@ def validate(document: Any) -> dict[str, Any]:
             raise SpecError([SpecProblem("$", None, f"has more than {LEVELS_MAX} levels, which nobody reads", cure)])
         spec, warnings = judge_spec(document)
     except SpecError as error:
-        return {"valid": False, "problems": [told(problem) for problem in error.problems], "warnings": []}
+        problems = [told(problem) for problem in error.problems]
+        return {"valid": False, "problems": problems, "warnings": list(error.warnings)}
     hidden = "the spec holds hidden secrets: posted, they mean those that the service has stored for this supervisor"
     notes = [*warnings, *([hidden] if is_hidden(document) else [])]
     names = {"supervisor": spec.supervisor, "dataSource": spec.datasource, "topic": spec.io.stream}

@@ -24,15 +24,17 @@ def judge_spec(posted: Any) -> tuple[SupervisorSpec, tuple[str, ...]]:
     try:
         spec, warnings = parse_supervisor_spec(posted)
     except SpecError as error:
-        raise SpecError(_once([*error.problems, *client.problems])) from error
+        problems = _once([*error.problems, *client.problems])
+        raise SpecError(problems, (*error.warnings, *client.warnings)) from error
     registries = [
         registry_settings(registry, None, path)
         for path, registry in _registries(spec.data_schema.input_format, f"{_root(posted)}.ioConfig.inputFormat")
     ]
     problems = [*client.problems, *(problem for found in registries for problem in found.problems)]
+    told = (*warnings, *client.warnings, *(text for found in registries for text in found.warnings))
     if problems:
-        raise SpecError(problems)
-    return spec, (*warnings, *client.warnings, *(text for found in registries for text in found.warnings))
+        raise SpecError(problems, told)
+    return spec, told
 
 
 def _root(posted: Any) -> str:

@@ -21,7 +21,7 @@ from ingest.overlord.reports import facts_of
 from ingest.overlord.term import OverlordPorts, Term
 from ingest.protocol import AttemptRecord, TaskSpec, WorkerHeartbeat, WorkerOrders
 from ingest.spec import IOConfig, SupervisorSpec, parse_supervisor_spec
-from ingest.supervisor.messages import ResetAsked
+from ingest.supervisor.messages import HandOffAsked, ResetAsked
 from ingest.supervisor.report import parse_errors, row_stats, stats, status
 from ingest.supervisor.runner import SupervisorRunner
 from ingest.task.ports import OverlordActions
@@ -57,6 +57,15 @@ class Planned:
     warnings: tuple[str, ...]
     present: SupervisorSpec | None
     refusal: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What became of a posted spec: the stored record, warnings for people, and whether it says something new."""
+
+    record: SupervisorRecord
+    warnings: tuple[str, ...]
+    modified: bool
 
 
 class Overlord:
@@ -152,7 +161,13 @@ class Overlord:
     # ---------------------------------------------------------------- for operators
 
     def submit(self, posted: Any) -> tuple[SupervisorRecord, tuple[str, ...]]:
-        """Stores a posted spec and supervises it; returns the record and warnings for people.
+        """``offer`` without its answer whether anything changed."""
+        offered = self.offer(posted)
+        return offered.record, offered.warnings
+
+    def offer(self, posted: Any, *, skip_unmodified: bool = False) -> Offered:
+        """Stores a posted spec and supervises it. With ``skip_unmodified`` one that is just what is stored, and is
+        to run as it does, changes nothing: it does not even start again what has stopped.
 
         Raises:
             SpecError, NotLeading, StoreUnreachable, StoreConflict.
@@ -162,6 +177,10 @@ class Overlord:
         desired = DesiredState.SUSPENDED if spec.suspended else DesiredState.RUNNING
         with self._wishing:
             term = self.leading()
+            present = self._ports.store.supervisor(spec.supervisor)
+            same = present is not None and present.spec == spec.posted and present.desired is desired
+            if present is not None and same and skip_unmodified:
+                return Offered(present, warnings, modified=False)
             self._check_same_topic(spec)
             stopped = self._stopped_version(term, spec.supervisor)
             record = self._ports.store.put_supervisor(
@@ -170,7 +189,7 @@ class Overlord:
             if record.version == stopped and desired is DesiredState.RUNNING:  # the same spec: a start all the same
                 record = self._start_again(term, record)
             term.supervise(record, spec)
-        return record, warnings
+        return Offered(record, warnings, modified=not same)
 
     def plan(self, posted: Any) -> Planned:
         """How ``submit`` would judge a spec now; nothing is stored.
@@ -298,6 +317,11 @@ class Overlord:
             now_ms = self._ports.clock.monotonic_ms()
             runner.post(ResetAsked(now_ms, moves, discard, topic_id=topic_id, wish=wish_id))
 
+    def hand_off(self, supervisor: str, groups: frozenset[int]) -> None:
+        """Ends the open sequences of these task groups as soon as may be, so that they are published; as good as it
+        can: unknown groups and those that have read nothing are passed over."""
+        self._runner(supervisor).post(HandOffAsked(self._ports.clock.monotonic_ms(), groups))
+
     def shut_down_task(self, task_id: str) -> bool:
         """Ends the task's process; its group gets another attempt. False when no live one is known."""
         term = self.leading()
@@ -313,8 +337,9 @@ class Overlord:
 
     def stats(self, supervisor: str) -> dict[str, Any]:
         """Druid's row statistics by group and task."""
-        facts = facts_of(self._ports.store, self._runner(supervisor))
-        return stats(facts.groups, facts.beats)
+        runner = self._runner(supervisor)
+        facts = facts_of(self._ports.store, runner)
+        return stats(facts.groups, facts.beats, runner.view().rates)
 
     def parse_errors(self, supervisor: str) -> list[dict[str, Any]]:
         """Samples of records that could not be read, newest first."""
@@ -323,8 +348,9 @@ class Overlord:
     def row_stats(self, attempt: AttemptRecord) -> dict[str, Any] | None:
         """Row statistics of one live attempt, as last heard."""
         runner = self.leading().runner(attempt.supervisor)
-        beat = None if runner is None else runner.view().beats.get(attempt.token)
-        return None if beat is None else row_stats(beat.counters)
+        view = None if runner is None else runner.view()
+        beat = None if view is None else view.beats.get(attempt.token)
+        return None if view is None or beat is None else row_stats(beat.counters, view.rates.get(attempt.token))
 
     def places(self, supervisor: str) -> dict[str, int]:
         """Of a supervisor of several topics: the number of each ``topic:partition``."""

@@ -22,7 +22,7 @@ def parse(posted: Any) -> tuple[SupervisorSpec, tuple[str, ...]]:
     notes = Notes()
     if not isinstance(posted, dict):
         notes.problem("$", posted, "a supervisor spec is a JSON object", 'post {"type": "kafka", "spec": {...}}')
-        raise SpecError(notes.problems)
+        raise SpecError(notes.problems, notes.warnings)
     outer = {name: value for name, value in posted.items() if name not in _CONFIGS}
     envelope = read_block(EnvelopeEdge, outer, "$", notes)
     if envelope.type != "kafka":
@@ -32,7 +32,7 @@ def parse(posted: Any) -> tuple[SupervisorSpec, tuple[str, ...]]:
     path, configs = ("$", posted) if flat else ("$.spec", envelope.spec)
     if configs is None:
         notes.problem("$.spec", posted.get("spec"), "is required", "add spec with dataSchema and ioConfig")
-        raise SpecError(notes.problems)
+        raise SpecError(notes.problems, notes.warnings)
     configs = {name: value for name, value in configs.items() if name in _CONFIGS or not flat}
     configs = without_parser(configs, path, notes)
     known, blocks = _blocks(configs, path, notes)
@@ -46,7 +46,7 @@ def parse(posted: Any) -> tuple[SupervisorSpec, tuple[str, ...]]:
             "$.id", supervisor, "must not hold slashes, control characters or outer blanks", "choose another id"
         )
     if notes.problems:
-        raise SpecError(notes.problems)
+        raise SpecError(notes.problems, notes.warnings)
     assert schema is not None and io is not None
     spec = SupervisorSpec(
         supervisor, envelope.suspended, schema, io, tuning, dict(envelope.context or {}), copy.deepcopy(posted)

@@ -14,6 +14,7 @@ from ingest.supervisor.messages import (
     DesiredChanged,
     Event,
     GroupOpened,
+    HandOffAsked,
     OffsetsStored,
     PublishSeen,
     ReplicaLeaving,
@@ -50,7 +51,7 @@ AttemptEvent = (
     AttemptCreated | AttemptAssigned | TaskRegistered | TaskEnded | ReplicaLeaving | AttemptMoved | CommitterSet
 )
 StoredEvent = StateLoaded | OffsetsStored | TasksScaled | GroupOpened | SequenceSealed | SequencesVoided
-OutsideEvent = StreamSeen | StreamFailed | DesiredChanged | ResetAsked | StoreRefused
+OutsideEvent = StreamSeen | StreamFailed | DesiredChanged | ResetAsked | HandOffAsked | StoreRefused
 
 
 class SupervisorMachine(IdleRules):
@@ -166,7 +167,7 @@ class SupervisorMachine(IdleRules):
                 return self._dispatch_stored(event)
             case GroupOpened() | SequenceSealed() | SequencesVoided():
                 return self._dispatch_stored(event)
-            case StreamSeen() | StreamFailed() | DesiredChanged() | ResetAsked() | StoreRefused():
+            case StreamSeen() | StreamFailed() | DesiredChanged() | ResetAsked() | HandOffAsked() | StoreRefused():
                 return self._dispatch_outside(event)
 
     def _dispatch_attempt(self, event: AttemptEvent) -> list[Command]:
@@ -214,6 +215,8 @@ class SupervisorMachine(IdleRules):
                 return self._on_desired_changed(event)
             case ResetAsked():
                 return self.on_reset_asked(event)
+            case HandOffAsked():
+                return self.on_hand_off_asked(event)
             case StoreRefused():
                 return self.reload()
 

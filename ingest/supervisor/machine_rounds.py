@@ -16,6 +16,7 @@ from ingest.supervisor.agreement import CheckpointRound, RoundReason, RoundStep
 from ingest.supervisor.messages import (
     CheckpointAsked,
     Command,
+    HandOffAsked,
     Reload,
     SealSequence,
     SendTask,
@@ -74,6 +75,12 @@ class RoundRules(SupervisorStateBase):
         if self.now_ms < group.round_not_before_ms:
             return []
         return self.begin_round(group, self.reason_to_end(group) or RoundReason.LIMIT, event)
+
+    def on_hand_off_asked(self, event: HandOffAsked) -> list[Command]:
+        """As if each group's tasks had met a limit. Not while the store is read again, nor in a round already."""
+        asked = [self.groups[epoch] for epoch in sorted(event.groups) if epoch in self.groups]
+        ready = [group for group in asked if not self.reloading and self.now_ms >= group.round_not_before_ms]
+        return [command for group in ready for command in self.begin_round(group, RoundReason.LIMIT)]
 
     def reason_to_end(self, group: Group) -> RoundReason | None:
         """Why the supervisor itself wants the open sequence ended."""

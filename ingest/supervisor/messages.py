@@ -60,6 +60,7 @@ __all__ = [
     "Event",
     "FreeSlot",
     "GroupOpened",
+    "HandOffAsked",
     "InitOffsets",
     "KillAttempt",
     "MoveAttempt",
@@ -306,6 +307,14 @@ class ResetAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class HandOffAsked:
+    """An operator wants the open sequences of these groups ended and published; not stored, done if it can be."""
+
+    now_ms: int
+    groups: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class StoreRefused:
     """A store command met StoreConflict: this view is outdated."""
 
@@ -337,5 +346,6 @@ Event = (
     | PublishSeen
     | DesiredChanged
     | ResetAsked
+    | HandOffAsked
     | StoreRefused
 )

@@ -156,12 +156,14 @@ def _task_entry(facts: SupervisorFacts, group: GroupState, attempt: AttemptRecor
     }
 
 
-def stats(groups: Sequence[GroupState], beats: Mapping[str, TaskHeartbeat]) -> dict[str, Any]:
-    """The document of ``…/stats``: group, task, row statistics since the attempt started."""
+def stats(
+    groups: Sequence[GroupState], beats: Mapping[str, TaskHeartbeat], rates: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """The document of ``…/stats``: group, task, row statistics since the attempt started; ``rates`` by token."""
     document: dict[str, Any] = {}
     for group in groups:
         tasks = {
-            attempt.task_id: row_stats(beats[attempt.token].counters)
+            attempt.task_id: row_stats(beats[attempt.token].counters, rates.get(attempt.token))
             for attempt in group.attempts
             if attempt.token in beats
         }
@@ -170,8 +172,8 @@ def stats(groups: Sequence[GroupState], beats: Mapping[str, TaskHeartbeat]) -> d
     return document
 
 
-def row_stats(counters: Mapping[str, int]) -> dict[str, Any]:
-    """Druid's row statistics of one task from its counters."""
+def row_stats(counters: Mapping[str, int], rates: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Druid's row statistics of one task from its counters and, where they are known, its moving averages."""
     names = ("processed", "processedBytes", "processedWithError", "thrownAway", "unparseable")
     totals: dict[str, Any] = {name: counters.get(name, 0) for name in names}
     reasons = {
@@ -179,7 +181,7 @@ def row_stats(counters: Mapping[str, int]) -> dict[str, Any]:
     }
     if reasons:
         totals["thrownAwayByReason"] = reasons
-    return {"movingAverages": {}, "totals": {"buildSegments": totals}}
+    return {"movingAverages": rates or {}, "totals": {"buildSegments": totals}}
 
 
 def parse_errors(beats: Mapping[str, TaskHeartbeat]) -> list[dict[str, Any]]:

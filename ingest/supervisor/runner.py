@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
@@ -51,6 +52,7 @@ from ingest.supervisor.messages import (
     Tick,
 )
 from ingest.supervisor.ports import RunnerPorts
+from ingest.supervisor.rates import MovingAverages
 from ingest.supervisor.scaling import ScalingView
 from ingest.supervisor.store_commands import StoreCommands
 from ingest.supervisor.watching import watch
@@ -78,6 +80,7 @@ class RunnerView:
     waiting_for: tuple[str, ...]
     scaling: ScalingView | None
     exceptions: ExceptionsView | None
+    rates: dict[str, dict[str, Any]]  # moving averages by token
 
     @property
     def stopped_version(self) -> int | None:
@@ -122,6 +125,7 @@ class SupervisorRunner:
         self._stopping = threading.Event()
         self._addresses: dict[str, str] = {}
         self._beats: dict[str, TaskHeartbeat] = {}
+        self._rates: dict[str, MovingAverages] = {}
         self._unreadable = Unreadable()
         self._store_problems: deque[Problem] = deque(maxlen=PROBLEMS_KEPT)
         self._health = Status("PENDING", "PENDING", True)
@@ -175,6 +179,7 @@ class SupervisorRunner:
             self._waiting_for,
             self._scaling,
             self._exceptions,
+            {token: rates.document() for token, rates in list(self._rates.items())},
         )
 
     # ---------------------------------------------------------------- the loop
@@ -282,6 +287,9 @@ class SupervisorRunner:
                 # Of one that has ended meanwhile it is too late: nobody would forget it any more.
                 self._beats[beat.token] = beat
                 why = (beat.detail or CANNOT_READ) if beat.status == CANNOT_READ else None
+                self._rates.setdefault(beat.token, MovingAverages()).take(
+                    self._ports.clock.monotonic_ms(), beat.counters
+                )
                 self._unreadable.heard(beat.token, why, self._ports.clock.monotonic_ms())
             case DesiredChanged(config=config):
                 self._config = config
@@ -306,6 +314,7 @@ class SupervisorRunner:
         else:
             self._addresses.pop(attempt.token, None)
             self._beats.pop(attempt.token, None)
+            self._rates.pop(attempt.token, None)
             self._unreadable.gone(attempt.token)
             self._ports.deliveries.forget(attempt.token)
 

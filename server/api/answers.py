@@ -96,6 +96,8 @@ def error_body(error: ServiceError) -> dict[str, Any]:
     body: dict[str, Any] = {"error": str(error)}
     if isinstance(error, SpecError):
         body["problems"] = [str(problem) for problem in error.problems]
+        if error.warnings:
+            body["warnings"] = list(error.warnings)
         body["details"] = [
             {"path": p.path, "value": _shown(p.value), "rule": p.rule, "cure": p.cure} for p in error.problems
         ]

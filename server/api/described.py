@@ -62,7 +62,7 @@ ANSWERS: dict[str, Schema] = {
     "GET /status/selfDiscovered/status": _object(selfDiscovered=FLAG),
     "GET /status/properties": ANY,
     f"GET {_SUPERVISOR}": {**NAMES, "description": "ids, or objects with ?full, ?state or ?system"},
-    f"POST {_SUPERVISOR}": _object(id=TEXT, version=NUMBER, warnings=NAMES),
+    f"POST {_SUPERVISOR}": _object(id=TEXT, version=NUMBER, modified=FLAG, restarted=FLAG, warnings=NAMES),
     f"GET {_SUPERVISOR}/history": {"type": "object", "additionalProperties": VERSIONS},
     f"GET {_SUPERVISOR}/{{supervisor}}": ANY,
     f"GET {_SUPERVISOR}/{{supervisor}}/status": REPORT,

@@ -87,6 +87,11 @@ RESET_OFFSETS: dict[str, Any] = {
         },
     },
 }
+HAND_OFF: dict[str, Any] = {
+    "type": "object",
+    "required": ["taskGroupIds"],
+    "properties": {"taskGroupIds": {"type": "array", "items": {"type": "integer"}, "minItems": 1, "example": [3]}},
+}
 MARK: dict[str, Any] = {
     "type": "object",
     "description": "exactly one of the two",

@@ -31,7 +31,7 @@ DISCARD = (
     "gives up what was read and is not published, at once; else that is published first, for up to a minute",
 )
 RESET_OFFSETS = openapi.body(openapi.RESET_OFFSETS) | openapi.parameters(DISCARD)
-UNMODIFIED = ("skipRestartIfUnmodified", openapi.FLAG, "answers also whether the spec is another one than before")
+UNMODIFIED = ("skipRestartIfUnmodified", openapi.FLAG, "a spec that is just the stored one changes nothing at all")
 
 
 def supervisor_router(overlord: Overlord, store: MetadataStore) -> APIRouter:
@@ -106,15 +106,14 @@ def _add_reads(router: APIRouter, overlord: Overlord, store: MetadataStore) -> N
 def _add_changes(router: APIRouter, overlord: Overlord) -> None:
     @router.post("", openapi_extra=openapi.body(openapi.SUPERVISOR_SPEC) | openapi.parameters(UNMODIFIED))
     async def submit(request: Request) -> Response:
-        """Creates a supervisor, or changes it at its next checkpoint."""
+        """Creates a supervisor, or changes it at its next checkpoint. Nothing is ever restarted for that."""
         posted = await json_of(request)
-        unmodified = flag(request, "skipRestartIfUnmodified")
-        record, warnings = await run_in_threadpool(overlord.submit, posted)
-        answer: dict[str, Any] = {"id": record.supervisor, "version": record.version}
-        if warnings:
-            answer["warnings"] = list(warnings)
-        if unmodified:
-            answer |= {"modified": record.spec == posted, "restarted": False}
+        skip = flag(request, "skipRestartIfUnmodified")
+        offered = await run_in_threadpool(lambda: overlord.offer(posted, skip_unmodified=skip))
+        record, changed = offered.record, offered.modified
+        answer = {"id": record.supervisor, "version": record.version, "modified": changed, "restarted": changed}
+        if offered.warnings:
+            answer["warnings"] = list(offered.warnings)
         return JsonResponse(answer)
 
     @router.post("/{supervisor}/suspend")
@@ -132,6 +131,13 @@ def _add_changes(router: APIRouter, overlord: Overlord) -> None:
     def terminate(supervisor: str) -> Response:
         """Publishes what was read and ends the supervisor; its table stays."""
         return JsonResponse({"id": overlord.terminate(supervisor).supervisor})
+
+    @router.post("/{supervisor}/taskGroups/handoff", openapi_extra=openapi.body(openapi.HAND_OFF), status_code=202)
+    async def hand_off(supervisor: str, request: Request) -> Response:
+        """Ends the open sequences of task groups early, so that they are published; as good as it can."""
+        groups = _groups_of(await json_of(request))
+        await run_in_threadpool(overlord.hand_off, supervisor, groups)
+        return Response(status_code=202)
 
     @router.post("/{supervisor}/reset", openapi_extra=openapi.parameters(DISCARD))
     def reset(supervisor: str, request: Request) -> Response:
@@ -212,6 +218,15 @@ def _summary(overlord: Overlord, record: SupervisorRecord, full: bool, system: b
 def _version(item: SpecVersion) -> dict[str, Any]:
     spec = {"type": "NoopSupervisorSpec"} if item.spec is None else masked(item.spec)
     return {"spec": spec, "version": format_iso_ms(item.created_ms)}
+
+
+def _groups_of(posted: Any) -> frozenset[int]:
+    """The groups of ``{"taskGroupIds": [3, 4]}``."""
+    groups = posted.get("taskGroupIds") if isinstance(posted, dict) else None
+    whole = isinstance(groups, list) and all(isinstance(g, int) and not isinstance(g, bool) for g in groups)
+    if not isinstance(groups, list) or not whole or not groups:
+        raise BadRequest("taskGroupIds: a list of the numbers of task groups is needed, as /stats shows them")
+    return frozenset(groups)
 
 
 def _moves(posted: Any, topic: str, numbers: Mapping[str, int] | None) -> OffsetMap:

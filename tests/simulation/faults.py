@@ -141,11 +141,13 @@ def draw_bad_records(seed: int) -> BadRecords:
 
 @dataclass(frozen=True)
 class Quiet:
-    """All producers are silent from ``from_ms`` to ``to_ms``, and the supervisor of a quiet stream is idle."""
+    """All producers are silent from ``from_ms`` to ``to_ms``, and the supervisor of a quiet stream is idle.
+    Operators hand off early."""
 
     idle_after_ms: int | None = None
     from_ms: int = 0
     to_ms: int = 0
+    acts: tuple[str, ...] = ()
 
 
 def draw_quiet(seed: int) -> Quiet:
@@ -154,7 +156,8 @@ def draw_quiet(seed: int) -> Quiet:
     if seed % 12 != 9:
         return Quiet()
     from_ms = rng.randint(4_000, 12_000)
-    return Quiet(rng.choice((500, 1_500, 3_000)), from_ms, from_ms + rng.randint(4_000, 10_000))
+    after_ms, to_ms = rng.choice((500, 1_500, 3_000)), from_ms + rng.randint(4_000, 10_000)
+    return Quiet(after_ms, from_ms, to_ms, ("hand_off",) * rng.randint(0, 3))
 
 
 def draw_bounds(seed: int, firsts: dict[int, int]) -> dict[int, int] | None:

@@ -163,7 +163,7 @@ class World:
         for late in range(shape.late_partitions):
             p = shape.partitions + late
             clock.after(clock.between(3_000, FAULTS_MS), lambda p=p: self.appear(p))  # type: ignore[misc]
-        for act in (*shape.acts, *draw_more_acts(self.seed), *self.scaling.acts, *self.bad.acts):
+        for act in (*shape.acts, *draw_more_acts(self.seed), *self.scaling.acts, *self.bad.acts, *self.quiet.acts):
             clock.after(clock.between(2_000, FAULTS_MS - 4_000), lambda act=act: self.act(act))  # type: ignore[misc]
 
     # ------------------------------------------------------------ small services
@@ -255,6 +255,7 @@ class World:
             "expire": self._expire,
             "poison": self._poison,
             "start_again": self._start_again,
+            "hand_off": self._hand_off,
         }
         if act in acts:
             acts[act](leader)
@@ -302,6 +303,12 @@ class World:
         version = leader.machine.config.spec_version
         record = self.store.start_again(leader.generation, self.supervisor, version, self.wall_ms())
         leader.post(m.DesiredChanged(self.clock.now_ms, record.desired, leader.config()))
+
+    def _hand_off(self, leader: OverlordNode) -> None:
+        """Some groups, and one that there is not."""
+        groups = leader.machine.groups if leader.machine is not None else {}
+        chosen = {epoch for epoch in sorted(groups) if self.clock.chance(60)}
+        leader.post(m.HandOffAsked(self.clock.now_ms, frozenset({*chosen, 999})))
 
     def cure(self) -> str:
         """What stopped was watched to its end: a spec without the limit goes on."""

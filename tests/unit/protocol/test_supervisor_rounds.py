@@ -183,3 +183,22 @@ def test_nothing_is_done_before_the_store_was_read() -> None:
     machine = type(one_replica().machine)(CONFIG, 1)
     assert machine.handle(m.Tick(0, 0)) == []
     assert machine.handle(m.StreamSeen(0, "id", at(0))) == []
+
+
+def test_asked_to_hand_off_groups_end_what_was_read_and_others_are_passed_over() -> None:
+    lead = one_replica()
+    lead.beat("t1", 0, 5, 3)
+    lead.post(m.HandOffAsked(lead.now_ms, frozenset({1, 7})))
+    assert lead.sent(PauseCommand) == ["t1"]
+    lead.post(m.HandOffAsked(lead.now_ms, frozenset({1})))
+    assert not lead.did, "in a round already"
+    lead.paused("t1", round_number(lead), 0, 5, 3)
+    [seal] = lead.of(m.SealSequence)
+    assert isinstance(seal, m.SealSequence) and seal.end == at(5, 3) and seal.following is not None
+
+
+def test_a_hand_off_of_nothing_read_is_void_and_its_task_reads_on() -> None:
+    lead = one_replica()
+    lead.post(m.HandOffAsked(lead.now_ms, frozenset({1})))
+    lead.paused("t1", round_number(lead), 0, 0, 0)
+    assert not lead.of(m.SealSequence) and lead.sent(ResumeCommand) == ["t1"]

@@ -365,6 +365,7 @@ def test_the_api_page_tells_every_query_parameter_and_every_body(world: World) -
     assert with_body == {
         SUPERVISOR,
         SUPERVISOR + "/{supervisor}/resetOffsets",
+        SUPERVISOR + "/{supervisor}/taskGroups/handoff",
         "/druid/indexer/v1/sampler",
         "/siltstone/v1/plan",
         "/druid/coordinator/v1/lookups/config",

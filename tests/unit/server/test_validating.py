@@ -102,3 +102,13 @@ def test_too_many_levels_are_a_fault_and_no_traceback() -> None:
         document = {"a": document}
     done = judged({"type": "kafka", "spec": document}, "--json")
     assert done.exit_code == 1 and json.loads(done.stdout)["problems"][0]["path"] == "$"
+
+
+def test_what_is_refused_is_warned_of_as_well() -> None:
+    posted = spec(maxRowsPerSegmnet=5, maxRowsPerSegment=0)
+    posted["spec"]["ioConfig"]["consumerProperties"]["enable.auto.commit"] = "true"
+    done = judged(posted)
+    assert done.exit_code == 1 and "error: $.spec.tuningConfig.maxRowsPerSegment:" in done.stderr
+    assert "warning: $.spec.tuningConfig.maxRowsPerSegmnet is not known" in done.stderr
+    assert "enable.auto.commit" in done.stderr
+    assert len(json.loads(judged(posted, "--json").stdout)["warnings"]) == 2
