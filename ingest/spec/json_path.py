@@ -167,8 +167,13 @@ def _arguments(text: str) -> tuple[Any, ...]:
     return tuple(arguments)
 
 
+def is_program(steps: Sequence[Step]) -> bool:
+    """Whether what ``follow`` finds may be a ``Failed``."""
+    return any(isinstance(step, Program) for step in steps)
+
+
 def follow(steps: Sequence[Step], value: Any) -> Any:
-    """What the path finds in a parsed JSON value; None where it finds nothing.
+    """What the path finds in a parsed JSON value; None where it finds nothing, ``Failed`` where a program fails.
 
     A path that may find several values (with ``*``, ``..``, slices, unions or filters) finds the list of all.
     """

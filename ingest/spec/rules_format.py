@@ -10,6 +10,7 @@ from typing import Any, Final
 from ingest.spec.edge import FlattenEdge, FlattenFieldEdge
 from ingest.spec.edge_formats import FormatEdge, HeaderFilterEdge, HeaderFormatEdge, JsonEdge, KafkaEdge
 from ingest.spec.formats import KafkaFormat
+from ingest.spec.jq_safety import UnsafeProgram
 from ingest.spec.json_path import Program, Step, UnsupportedPath, parse_path
 from ingest.spec.json_path_program import compiled
 from ingest.spec.model import Documents, FlattenField, HeaderFilter, InputFormat, JsonFormat
@@ -164,6 +165,8 @@ def _is_program(text: str, path: str, notes: Notes) -> bool:
     if len(notes.problems) == before:
         try:
             compiled(text)
+        except UnsafeProgram as error:
+            notes.problem(f"{path}.expr", text, "is a jq program that might stall a task", str(error))
         except ValueError as error:
             notes.problem(f"{path}.expr", text, f"is no jq program: {str(error)[:200]}", "correct it, as in .a.b | add")
     return len(notes.problems) == before

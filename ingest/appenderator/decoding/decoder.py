@@ -13,11 +13,12 @@ from ingest.appenderator.decoding.assembly import assemble
 from ingest.appenderator.decoding.batch import DecodedBatch, Fate, Fates, Ints, Rejected, RowProblem, Run
 from ingest.appenderator.decoding.columns import ColumnReader, joined
 from ingest.appenderator.decoding.discovery import Discoverer
+from ingest.appenderator.decoding.failing import marked
 from ingest.appenderator.decoding.fast import FastReader
 from ingest.appenderator.decoding.formats import document_reader
 from ingest.appenderator.decoding.non_finite import holds_non_finite
 from ingest.appenderator.decoding.objects import ObjectReader
-from ingest.appenderator.decoding.plan import compile_plan
+from ingest.appenderator.decoding.plan import Source, compile_plan
 from ingest.appenderator.decoding.records import Beside, kept_by_headers, messages_of, wanted_documents
 from ingest.appenderator.decoding.slow import SlowMessage, SlowReader, SlowRow
 from ingest.appenderator.decoding.transforms import Transforms
@@ -153,10 +154,15 @@ class RowDecoder:
         """Columns of the structs; rows that some column or the time cannot take are left out and named."""
         if not fast_rows:
             return _Rows(message_of[:0], message_of[:0], [reader.read([])[0] for reader in self._readers], []), []
-        times_ms, good = self._read_times(self._fast.column(fast_rows, self._plan.time))
+        bad = np.zeros(len(fast_rows), dtype=np.bool_)
+
+        def column_of(source: Source) -> list[Any]:
+            return marked(self._fast.column(fast_rows, source), source, bad)
+
+        times_ms, good = self._read_times(column_of(self._plan.time))
         columns: list[ArrowArray] = []
-        bad = ~good
-        computed = self._transforms.of_rows(lambda source: self._fast.column(fast_rows, source), times_ms, bad)
+        bad |= ~good
+        computed = self._transforms.of_rows(column_of, times_ms, bad)
         times_ms = self._transforms.times_of(computed, times_ms, bad)
         for reader in self._readers:
             source = reader.field.source
@@ -165,10 +171,11 @@ class RowDecoder:
                 columns.append(column)
                 bad[bad_rows] = True
                 continue
-            values = self._fast.column(fast_rows, source)
-            column, bad_rows = reader.read(values, typed=self._fast.is_typed(source))
+            column, bad_rows = reader.read(column_of(source), typed=self._fast.is_typed(source))
             columns.append(column)
             bad[bad_rows] = True
+        for _, source in self._plan.programs:
+            column_of(source)
         documents: list[dict[str, Any]] = fast_rows if self._fast.reads_objects else []
         rows = _Rows(times_ms, message_of, columns, documents)
         if not bad.any():

@@ -8,6 +8,7 @@ from typing import Any
 from ingest.appenderator.decoding.columns import ColumnReader
 from ingest.appenderator.decoding.non_finite import holds_non_finite
 from ingest.appenderator.decoding.plan import Field, Kind, Plan, Source, value_at
+from ingest.spec.json_path_program import Failed
 from ingest.spec.model import Discovery, MultiValueHandling
 from segments.arrow_arrays import ArrowArray
 from segments.schema import is_column_name
@@ -39,6 +40,7 @@ class Discoverer:
         columns: Discovered = {}
         for name, source in seen.items():
             values = hiding[name] if name in hiding else [value_at(source, document) for document in documents]
+            values = [None if isinstance(value, Failed) else value for value in values]
             if not self._typed:
                 values = [value if _is_simple(value) else None for value in values]
             if self._typed or values.count(None) < len(values):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from ingest.spec.json_path import Matching, Reduce, Step, follow
+from ingest.spec.json_path import Matching, Reduce, Step, follow, is_program
 from ingest.spec.model import DataSchema, Dimension, Discovery, Metric, MultiValueHandling
 from segments.expression.tree import Binary, Expression
 from segments.expression.tree import Constant as ExpressionConstant
@@ -105,6 +105,8 @@ class Plan:
     transforms: tuple[PlannedTransform, ...] = ()
     time_transform: int | None = None
     shadowed: tuple[tuple[str, int], ...] = ()
+    programs: tuple[tuple[str, Source], ...] = ()
+    """Of ``flattened`` what programs compute and discovery makes a column of."""
 
 
 _DIMENSION_KINDS = {
@@ -154,7 +156,12 @@ def compile_plan(schema: DataSchema) -> Plan:
         transforms=tuple(fields.transforms),
         time_transform=time_transform,
         shadowed=shadowed,
+        programs=_programs(flattened, taken) if schema.discovery is not Discovery.NONE else (),
     )
+
+
+def _programs(flattened: Mapping[str, Source], taken: Collection[str]) -> tuple[tuple[str, Source], ...]:
+    return tuple((name, source) for name, source in flattened.items() if name not in taken and is_program(source.rest))
 
 
 class _Fields:

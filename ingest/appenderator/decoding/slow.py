@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.appenderator.decoding.columns import ColumnReader
+from ingest.appenderator.decoding.failing import value_of
 from ingest.appenderator.decoding.formats import DocumentReader
 from ingest.appenderator.decoding.plan import Plan, value_at
 from ingest.appenderator.decoding.transforms import Transforms
 from ingest.appenderator.decoding.unreadable import Unreadable
+from ingest.spec.json_path_program import Failed
 from ingest.spec.model import Discovery
 from ingest.stream.supplier import OpenDocuments
 from segments.coercion import BadValue, Truncated, shown
@@ -94,8 +96,8 @@ class SlowReader:
             found.reasons.append("a text holds half of a surrogate pair")
             return
         try:
-            time_ms = self._time_ms(value_at(self._plan.time, document))
-            time_ms, computed = self._transforms.of_row(lambda source: value_at(source, document), time_ms)
+            time_ms = self._time_ms(value_of(self._plan.time, document))
+            time_ms, computed = self._transforms.of_row(lambda source: value_of(source, document), time_ms)
         except (InvalidInterval, ExpressionFailed) as error:
             found.reasons.append(str(error))
             return
@@ -117,6 +119,8 @@ class SlowReader:
             label, place = reader.field.label, reader.field.computed
             try:
                 value = value_at(reader.field.source, document) if place is None else computed[place]
+                if isinstance(value, Failed):
+                    raise BadValue(value.reason)
                 values.append(reader.coerce(value))
             except Truncated as cut:
                 values.append(cut.value)
@@ -127,6 +131,10 @@ class SlowReader:
                     return
                 values.append(None)
                 errors.append(f"field {label!r}: {error}")
+        for name, source in self._plan.programs:
+            value = value_at(source, document)
+            if isinstance(value, Failed):
+                errors.append(f"field {name!r}: {value.reason}")
         if self._reject and (errors or truncated):
             found.reasons += errors + [f"field {label!r}: the fraction would be cut off" for label in truncated]
             return

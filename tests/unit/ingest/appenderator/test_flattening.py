@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ingest.appenderator.decoding import DecodedBatch, Fate, RowDecoder
 from ingest.appenderator.decoding.fast import FastReader
 from ingest.appenderator.decoding.plan import compile_plan
+from ingest.errors import SpecError
 from tests.unit.ingest.appenderator.rows import OPENED_MS, poll_of, spec_of
 
 TIME = "2024-02-29T12:00:00Z"
@@ -125,3 +126,106 @@ def test_a_path_that_needs_whole_objects_discovers_nothing() -> None:
     spec = spec_of(schema, input_format={"flattenSpec": {"fields": [{"type": "path", "name": "deep", "expr": "$..c"}]}})
     batch = decode(RowDecoder(spec.data_schema), events)
     assert "top" not in batch.rows.schema.names
+
+
+PROGRAMS = [
+    {"type": "jq", "name": "sum", "expr": "[.items[].n] | add"},
+    {"type": "jq", "name": "ratio", "expr": ".a / .b"},
+    {"type": "root", "name": "time", "expr": "t"},
+]
+
+
+@pytest.mark.parametrize("only_slow", [False, True])
+@pytest.mark.parametrize("discovers", [False, True])
+def test_a_program_that_fails_for_a_record_is_a_bad_value_and_counted(only_slow: bool, discovers: bool) -> None:
+    decoder = decoder_of(PROGRAMS, () if discovers else ("sum", "ratio"), only_slow=only_slow)
+    events = [
+        {"t": TIME, "a": 6, "b": 3, "items": []},
+        {"t": TIME, "a": 1, "b": 0, "items": [{"n": 2}]},
+        {"t": TIME, "a": "x", "b": 1, "items": 5},
+    ]
+    batch = decode(decoder, events)
+    assert batch.fates.tolist() == [Fate.GOOD, Fate.PARTLY, Fate.PARTLY]
+    assert [(row["ratio"], row.get("sum")) for row in batch.rows.to_pylist()] == [
+        ("2", None),
+        (None, "2"),
+        (None, None),
+    ]
+    one, both = batch.problems
+    assert one.details[0].startswith("field 'ratio': jq: ") and "zero" in one.details[0]
+    assert len(both.details) == 2 and not both.unparseable
+
+
+@pytest.mark.parametrize("only_slow", [False, True])
+def test_a_time_or_a_transform_of_a_failing_program_makes_the_record_unparseable(only_slow: bool) -> None:
+    fields = [
+        {"type": "jq", "name": "time", "expr": ".t / .unit"},
+        {"type": "jq", "name": "n", "expr": ".n | tonumber"},
+    ]
+    schema = {
+        "timestampSpec": {"column": "time", "format": "millis"},
+        "dimensionsSpec": {"dimensions": ["twice"]},
+        "transformSpec": {"transforms": [{"type": "expression", "name": "twice", "expression": "n * 2"}]},
+    }
+    spec = spec_of(schema, input_format={"flattenSpec": {"useFieldDiscovery": False, "fields": fields}})
+    events = [{"t": 8, "unit": 2, "n": "4"}, {"t": 8, "unit": 0, "n": "4"}, {"t": 8, "unit": 2, "n": "four"}]
+    batch = RowDecoder(spec.data_schema, only_slow=only_slow).decode([poll_of(events)], OPENED_MS)
+    assert batch.fates.tolist() == [Fate.GOOD, Fate.UNPARSEABLE, Fate.UNPARSEABLE]
+    assert batch.rows.to_pylist() == [{"__time": 4, "twice": "8"}]
+    assert all("jq: " in record.reason for record in batch.rejected)
+
+
+def test_objects_too_large_for_a_program_are_bad_values_whoever_reads_them() -> None:
+    """The bound follows from the program alone, so that every replica gets the same."""
+    pairs = [
+        {"type": "jq", "name": "p", "expr": "[.a[] + .a[]] | length"},
+        {"type": "root", "name": "time", "expr": "t"},
+    ]
+    small, large = {"t": TIME, "a": [1] * 20}, {"t": TIME, "a": [1] * 20_000}
+    for only_slow in (False, True):
+        batch = decode(decoder_of(pairs, ("p",), only_slow=only_slow), [small, large])
+        assert [row["p"] for row in batch.rows.to_pylist()] == ["400", None]
+        assert "is run over 32768 at most" in batch.problems[0].details[0]
+
+
+@pytest.mark.parametrize(
+    ("program", "rule"),
+    [
+        ("def f: f; f", "def"),
+        ("repeat(.)", "repeat"),
+        ("[range(.n)]", "range"),
+        ("until(false; .)", "until"),
+        ("[limit(9; recurse(.))]", "limit"),
+        (".[.n] = 1", "="),
+        (".a |= .b", "|="),
+        (".text * .n", "[*]"),
+        ("[.a[] + .b[] + .c[]]", "3 of"),
+        (". as $x | $x", "as"),
+        ("reduce .[] as $x (0; . + $x)", "reduce"),
+        ('.a | test("(x+x+)+y")', "test"),
+        ("env.PATH", "env"),
+        ("$ENV.PATH", "ENV"),
+        ("now", "now"),
+        ("input", "input"),
+        ("halt", "halt"),
+        ('"\\(.a)"', "add texts"),
+        (". " * 1_001, "characters"),
+    ],
+)
+def test_a_program_that_some_record_could_keep_running_is_refused_with_a_cure(program: str, rule: str) -> None:
+    with pytest.raises(SpecError, match=rule) as refused:
+        decoder_of([{"type": "jq", "name": "x", "expr": program}], ("x",))
+    [problem] = refused.value.problems
+    assert problem.path.endswith("fields[0].expr") and problem.cure
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        ".a.b", ".a[0]", '.["a b"]', ".items | map(.p) | add", ".a // 0", 'if .a > 2 then "big" else "small" end',
+        "{as: .a, b: .b} | tojson", ".. | numbers", 'to_entries | map(.key) | join(",")', ".a * 2 - 1", ".a.as",
+        "[.a[] | select(.b)] | length", "@base64 # a comment that says repeat",
+    ],
+)  # fmt: skip
+def test_ordinary_programs_are_taken(program: str) -> None:
+    decoder_of([{"type": "jq", "name": "x", "expr": program}], ("x",))
