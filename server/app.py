@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from typing import Final
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -31,13 +32,16 @@ from server.api.tasks import task_router
 from server.api.verify import verify_router
 from server.api.worker import worker_router
 from server.avatica.service import AvaticaService
-from server.forwarding import Forwarding
+from server.forwarding import READ_S, Forwarding
 from server.metrics import Metrics
 from server.parts import Parts
 from server.sampling import TopicSamples
 from server.suppliers import registry_schemas
 from server.targets import ProcessTargets
 from server.task_logs import TaskLogs
+
+ANSWER_S: Final = 10.0
+"""What a query node takes beyond a query's own time to say that it was over."""
 
 
 def build_app(parts: Parts) -> ASGIApp:
@@ -78,7 +82,8 @@ def build_app(parts: Parts) -> ASGIApp:
         app.include_router(datasources_router(parts.catalog))
     inner: ASGIApp = app
     if "api" in parts.settings.roles:
-        inner = Forwarding(app, ProcessTargets(parts))
+        longest_s = parts.settings.query.timeout_ms / 1_000
+        inner = Forwarding(app, ProcessTargets(parts), max(READ_S, longest_s + ANSWER_S))
     return Measured(inner, parts.metrics)
 
 

@@ -102,9 +102,12 @@ class _ClientGone(Exception):
 class Forwarding:
     """The middleware."""
 
-    def __init__(self, app: ASGIApp, targets: Targets) -> None:
+    def __init__(self, app: ASGIApp, targets: Targets, read_s: float = READ_S) -> None:
+        """``read_s``: how long another process may be silent before its answer or in the middle of it; longer than
+        any query may take."""
         self._app = app
         self._targets = targets
+        self.read_s = read_s
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = WeakKeyDictionary()
         self._looks: WeakKeyDictionary[asyncio.AbstractEventLoop, CapacityLimiter] = WeakKeyDictionary()
 
@@ -204,6 +207,7 @@ class Forwarding:
             call.url(address),
             content=call.body or None,
             headers=[*_kept(call.scope["headers"], target.drop), *target.headers(), (FORWARDED, b"1")],
+            timeout=httpx2.Timeout(self.read_s, connect=CONNECT_S),
         )
         sent = asyncio.ensure_future(self._client().send(request, stream=True))
         try:

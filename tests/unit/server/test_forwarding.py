@@ -257,6 +257,15 @@ def test_an_answer_that_breaks_off_breaks_the_clients_off(world: World) -> None:
     assert not world.two.asked, "rows were out already"
 
 
+def test_a_living_node_is_waited_for_as_long_as_a_query_may_take_and_no_longer(world: World) -> None:
+    world.one.does = "freezes"
+    world.forwarding.read_s = 0.2
+    try:
+        assert world.ask().data == b"rows of two"
+    finally:
+        world.forwarding.read_s = forwarding.READ_S
+
+
 def test_a_client_that_leaves_ends_the_query_at_the_node(world: World) -> None:
     world.one.does = "freezes"
     with pytest.raises(urllib3.exceptions.ReadTimeoutError):
