@@ -43,6 +43,8 @@ log = structlog.get_logger()
 
 # Used where a spec leaves maxBytesInMemory to the task.
 _MEMORY_BYTES: Final = 128 << 20
+# However much may be there: Arrow puts texts together up to 2 GiB, and the bound is looked at after a batch.
+_MEMORY_BYTES_MAX: Final = 1 << 30
 _SAMPLES_MAX: Final = 1_000
 
 
@@ -177,8 +179,9 @@ class Appenderator:
             more_rows, more_bytes = sequence.memory()
             rows, size_bytes = rows + more_rows, size_bytes + more_bytes
             tuning = sequence.spec.tuning
-            limit = tuning.max_bytes_in_memory or _MEMORY_BYTES
-            due = due or rows >= tuning.max_rows_in_memory or 0 < limit <= size_bytes
+            wanted = tuning.max_bytes_in_memory or _MEMORY_BYTES
+            limit = min(wanted, _MEMORY_BYTES_MAX) if wanted > 0 else _MEMORY_BYTES_MAX
+            due = due or rows >= tuning.max_rows_in_memory or size_bytes >= limit
             late = now_ms - self._persisted_ms >= tuning.intermediate_persist_period_ms
             due = due or (late and bool(rows or size_bytes))
         if due:

@@ -211,10 +211,12 @@ class SequenceRows:
         rows, schema = self._rows_of(members, roll_up)
         pieces: tuple[Piece, ...] = ()
         if rows.num_rows:
-            batch = rows.combine_chunks().to_batches()[0]
             replaced = tuple(piece.number for member in members for piece in member.pieces)
-            bounds = time_bounds(batch)
-            pieces = (Piece(self._next_chunk(), batch.num_rows, batch.nbytes, *bounds, batch, replaces=replaced),)
+            pieces = tuple(
+                Piece(self._next_chunk(), batch.num_rows, batch.nbytes, *time_bounds(batch), batch, replaces=replaced)
+                # Several where a column of texts passes 2 GiB, which is as far as Arrow puts arrays together.
+                for batch in rows.combine_chunks().to_batches()
+            )
         rejected = tuple(record for member in members for record in member.rejected)
         return replace(self._empty(members, schema), pieces=pieces, rejected=rejected)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ingest.appenderator import appenderator as appenderator_module
 from ingest.appenderator.appenderator import Appenderator
 from ingest.appenderator.merging import MergedSequence
 from ingest.offsets import OffsetMap
@@ -285,6 +286,17 @@ def test_a_column_that_widens_late_keeps_the_values_from_before(tmp_path: Path) 
     rows = published_rows(merged(appenderator))
     assert sorted((row["v"], row["w"], row["new"]) for row in rows if row["new"]) == [(1.5, "x", "n")]
     assert [(row["v"], row["w"]) for row in rows if not row["new"]] == [(1.0, "2.5")]
+
+
+def test_no_limit_of_bytes_ends_where_arrow_cannot_put_texts_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appenderator_module, "_MEMORY_BYTES_MAX", 400)
+    appenderator = held(tmp_path, spec_of(PLAIN, tuning={"maxBytesInMemory": -1}))
+    appenderator.append(1, [poll_of(ROWS[:1])])
+    assert not appenderator.maintain(0)
+    appenderator.append(1, [poll_of(ROWS[1:30], 1)])
+    assert appenderator.maintain(0), "by bytes"
 
 
 def test_what_is_due_is_spilled_by_rows_and_by_time(tmp_path: Path) -> None:
