@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from segments.errors import ServiceError
@@ -20,11 +20,12 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 
 
 @dataclass(frozen=True, slots=True)
-class _Gauge:
+class _Asked:
     name: str
     meaning: str
     labels: tuple[str, ...]
     samples: Samples
+    counts: bool = False
 
 
 class Metrics(Collector):
@@ -33,7 +34,7 @@ class Metrics(Collector):
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the client leaves it without types
         self.registry = CollectorRegistry()
-        self._gauges: list[_Gauge] = []
+        self._asked: list[_Asked] = []
         self.requests = Counter(
             "siltstone_http_requests",
             "HTTP requests answered, by method and status",
@@ -54,19 +55,24 @@ class Metrics(Collector):
 
     def gauge(self, name: str, meaning: str, samples: Samples, labels: tuple[str, ...] = ()) -> None:
         """Adds a value that is looked up when asked for."""
-        self._gauges.append(_Gauge(name, meaning, labels, samples))
+        self._asked.append(_Asked(name, meaning, labels, samples))
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        for gauge in self._gauges:
-            family = GaugeMetricFamily(gauge.name, gauge.meaning, labels=gauge.labels)
+    def counter(self, name: str, meaning: str, samples: Samples, labels: tuple[str, ...] = ()) -> None:
+        """Adds a value that somebody else counts and that only grows; told with ``_total`` behind its name."""
+        self._asked.append(_Asked(name, meaning, labels, samples, counts=True))
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        for asked in self._asked:
+            kind = CounterMetricFamily if asked.counts else GaugeMetricFamily
+            family = kind(asked.name, asked.meaning, labels=asked.labels)
             try:
-                for labels, value in gauge.samples():
+                for labels, value in asked.samples():
                     family.add_metric(labels, value)
             except ServiceError:
                 continue
             yield family
 
-    def describe(self) -> Iterator[GaugeMetricFamily]:
+    def describe(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         """Nothing: names are checked by our own test, not by asking every service at start."""
         return iter(())
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ingest.errors import OverlordUnreachable
+from ingest.supervisor.scaling import ScalingView
 from query.node import QueryNode
 from server.api.quarantine import STATES
 from server.metrics import Metrics, Samples
@@ -13,6 +14,16 @@ from server.parts import Parts
 
 Sample = tuple[tuple[str, ...], float]
 ATTEMPTS_MAX = 10_000
+FATES = {
+    "processed": "good",
+    "processedWithError": "partly_good",
+    "unparseable": "unparseable",
+    "thrownAwayByReason.filtered": "filtered",
+    "thrownAwayByReason.null": "tombstones",
+    "thrownAwayByReason.afterMax": "early",
+    "thrownAwayByReason.beforeMin": "late",
+}
+"""A task's counters, in Druid's names, to the names that the ledger has."""
 
 
 def add_service_metrics(metrics: Metrics, parts: Parts, node: QueryNode | None) -> None:
@@ -24,6 +35,7 @@ def add_service_metrics(metrics: Metrics, parts: Parts, node: QueryNode | None) 
         ("concern",),
     )
     _add_overlord(metrics, parts)
+    _add_ingestion(metrics, parts)
     _add_store(metrics, parts)
     _add_worker(metrics, parts)
     if node is not None:
@@ -63,6 +75,64 @@ def _add_overlord(metrics: Metrics, parts: Parts) -> None:
         ("supervisor", "partition"),
     )
     metrics.gauge("siltstone_supervisor_healthy", "1 while the supervisor is healthy", healthy, ("supervisor",))
+
+
+def _add_ingestion(metrics: Metrics, parts: Parts) -> None:
+    overlord, store = parts.overlord, parts.store
+    if overlord is None or store is None:
+        return
+
+    def task_messages() -> Iterable[Sample]:
+        try:
+            counted = overlord.leading().counters()
+        except OverlordUnreachable:
+            return []
+        live = [attempt for attempt in store.attempts(None, True, ATTEMPTS_MAX) if attempt.token in counted]
+        return [
+            ((attempt.supervisor, attempt.task_id, fate), float(counted[attempt.token].get(name, 0)))
+            for attempt in live
+            for name, fate in FATES.items()
+        ]
+
+    def scalings(value: Callable[[ScalingView], float]) -> Samples:
+        def samples() -> Iterable[Sample]:
+            try:
+                return [((name,), value(view)) for name, view in overlord.leading().scalings().items()]
+            except OverlordUnreachable:
+                return []
+
+        return samples
+
+    metrics.counter(
+        "siltstone_supervisor_messages",
+        "Messages of published ranges by what became of them, each once",
+        lambda: [(key, float(count)) for key, count in overlord.tally.messages().items()],
+        ("supervisor", "fate"),
+    )
+    metrics.gauge(
+        "siltstone_task_messages",
+        "Messages a live task has read since it began, by what became of them",
+        task_messages,
+        ("supervisor", "task", "fate"),
+    )
+    metrics.counter(
+        "siltstone_supervisor_scalings",
+        "Decisions of the auto scaler on another number of task groups",
+        lambda: [(key, float(count)) for key, count in overlord.tally.scalings().items()],
+        ("supervisor", "direction"),
+    )
+    metrics.gauge(
+        "siltstone_supervisor_tasks_wanted",
+        "Task groups that the auto scaler wants",
+        scalings(lambda view: float(view.task_count)),
+        ("supervisor",),
+    )
+    metrics.gauge(
+        "siltstone_supervisor_scaling_held_back",
+        "1 while something holds the auto scaler back from what it would decide",
+        scalings(lambda view: float(view.held_back is not None)),
+        ("supervisor",),
+    )
 
 
 def _add_store(metrics: Metrics, parts: Parts) -> None:

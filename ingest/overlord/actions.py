@@ -63,6 +63,7 @@ class LeaderActions:
         self._post = post
         self._spec_cache: dict[tuple[str, int], dict[str, Any]] = {}
         self._testified: dict[str, int] = {}
+        self.published: Callable[[PublishRequest], None] = lambda request: None  # told of each publish, once
 
     def register(self, hello: TaskHello) -> TaskWelcome:
         with self._translated():
@@ -149,6 +150,8 @@ class LeaderActions:
             return PublishReply(PublishOutcome.UNKNOWN, detail=str(error))
         except LeadershipLost as error:
             raise OverlordUnreachable(str(error)) from error
+        if reply.outcome is PublishOutcome.PUBLISHED:
+            self.published(request)
         now_ms = self._clock.monotonic_ms()
         bad = request.parse_exceptions
         self._post(request.ref.supervisor, PublishSeen(now_ms, request.token, request.ref, reply.outcome, bad))

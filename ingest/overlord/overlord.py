@@ -18,6 +18,7 @@ from ingest.overlord.hidden import is_hidden, supervisor_of, unhidden
 from ingest.overlord.judging import judge_spec
 from ingest.overlord.leader import LeaderElection, LeaderSettings
 from ingest.overlord.reports import facts_of
+from ingest.overlord.tally import Tally
 from ingest.overlord.term import OverlordPorts, Term
 from ingest.protocol import AttemptRecord, TaskSpec, WorkerHeartbeat, WorkerOrders
 from ingest.spec import IOConfig, SupervisorSpec, parse_supervisor_spec
@@ -108,6 +109,11 @@ class Overlord:
     @property
     def clock(self) -> Clock:
         return self._ports.clock
+
+    @property
+    def tally(self) -> Tally:
+        """What was counted since the process began."""
+        return self._ports.tally
 
     def leading(self) -> Term:
         """The present term.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -23,12 +23,14 @@ from ingest.overlord.reports import facts_of
 from ingest.overlord.roster import WorkerRoster
 from ingest.overlord.sealings import Sealings
 from ingest.overlord.served import ServedVersions
+from ingest.overlord.tally import Tally
 from ingest.spec import SupervisorSpec, parse_supervisor_spec
 from ingest.supervisor.deliveries import Deliveries
 from ingest.supervisor.messages import Event
 from ingest.supervisor.ports import RunnerPorts, SupplierFactory, TaskClient, TokenSource
 from ingest.supervisor.report import lag, named
 from ingest.supervisor.runner import SupervisorRunner
+from ingest.supervisor.scaling import ScalingView
 from segments.storage.base import DeepStorage
 
 log = structlog.get_logger()
@@ -47,6 +49,7 @@ class OverlordPorts:
     tokens: TokenSource
     clock: Clock
     quarantine: QuarantineBounds = QuarantineBounds()
+    tally: Tally = field(default_factory=Tally)
 
 
 class Term:
@@ -63,6 +66,7 @@ class Term:
         self.roster = WorkerRoster(ports.store, generation, ports.clock, self.post)
         sealings = Sealings()
         self.actions = LeaderActions(ports.store, generation, ports.clock, self.served, sealings, self.post)
+        self.actions.published = ports.tally.published
         self._runner_ports = RunnerPorts(
             ports.store,
             self._deliveries,
@@ -73,6 +77,7 @@ class Term:
             on_lost,
             self._on_terminated,
             sealings.tell,
+            ports.tally.scaled,
         )
         sweeper = Sweeper(ports.store, ports.storage, generation, ports.clock)
         expiry = QuarantineExpiry(ports.store, generation, ports.clock, ports.quarantine)
@@ -151,6 +156,18 @@ class Term:
         with self._lock:
             views = {name: runner.view().stream for name, runner in self._runners.items()}
         return {name: named(view.time_lags, view.places) for name, view in views.items() if view.time_lags is not None}
+
+    def scalings(self) -> dict[str, ScalingView]:
+        """How many task groups each auto scaler wants, and what holds it back."""
+        with self._lock:
+            views = {name: runner.view().scaling for name, runner in self._runners.items()}
+        return {name: view for name, view in views.items() if view is not None}
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """What each live task has counted since it began, by token, as last heard."""
+        with self._lock:
+            runners = list(self._runners.values())
+        return {token: beat.counters for runner in runners for token, beat in runner.view().beats.items()}
 
     def _on_terminated(self, supervisor: str) -> None:
         with self._lock:

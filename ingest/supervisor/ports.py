@@ -70,7 +70,7 @@ class TaskQueue(Protocol):
 class RunnerPorts:
     """What every runner of one leadership shares. ``on_lost`` is told, from any thread, that a newer
     leader exists; ``on_terminated`` that a terminated supervisor has published all and its last task has
-    ended; ``on_sealed`` what was saved."""
+    ended; ``on_sealed`` what was saved, ``on_scaled`` from how many tasks to how many a scaler went."""
 
     store: MetadataStore
     deliveries: Deliveries
@@ -81,3 +81,4 @@ class RunnerPorts:
     on_lost: Callable[[], None]
     on_terminated: Callable[[str], None]
     on_sealed: Callable[[tuple[SequenceRecord, ...]], None]
+    on_scaled: Callable[[str, int, int], None]

@@ -49,6 +49,7 @@ from ingest.supervisor.messages import (
     TaskBeat,
     TaskRegistered,
     TaskSilent,
+    TasksScaled,
     Tick,
 )
 from ingest.supervisor.ports import RunnerPorts
@@ -293,6 +294,8 @@ class SupervisorRunner:
                 self._unreadable.heard(beat.token, why, self._ports.clock.monotonic_ms())
             case DesiredChanged(config=config):
                 self._config = config
+            case TasksScaled(task_count=count):
+                self._ports.on_scaled(self._config.supervisor, self._machine.task_count, count)
             case SequenceSealed(records=records):
                 self._ports.on_sealed(records)
                 self._replace_older(records[0].ref.group)

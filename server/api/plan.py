@@ -65,7 +65,13 @@ class Plans:
             planned = self._overlord.plan(posted)
         except SpecError as error:
             problems = [told(problem) for problem in error.problems]
-            return {"action": "refused", "problems": problems, "warnings": [], "changes": [], "sample": None}
+            return {
+                "action": "refused",
+                "problems": problems,
+                "warnings": list(error.warnings),
+                "changes": [],
+                "sample": None,
+            }
         spec = planned.spec
         report: dict[str, Any] = {
             "supervisor": spec.supervisor,
