@@ -22,6 +22,7 @@ from query.errors import (
     QueryFailed,
     QueryUnavailable,
     ResourceLimitExceeded,
+    UnsupportedQuery,
 )
 from query.lanes import Claim
 from query.worker_wire import Job, Kind, encode_job, receive, send
@@ -29,7 +30,8 @@ from query.worker_wire import Job, Kind, encode_job, receive, send
 _CAPACITY_ERRORS = ("OutOfMemoryException", "RowTooLarge")
 _KERNEL_REFUSES = "while executing the UDF: ValueError: "
 # The statement met a value it cannot digest: a long that overflows, a text that is no JSON.
-_STATEMENT_ERRORS = ("OutOfRangeException", "ConversionException")
+_STATEMENT_ERRORS = ("OutOfRangeException", "ConversionException", "InvalidInputException")
+_FILES = ".parquet"
 
 
 class Pool(Protocol):
@@ -227,8 +229,13 @@ def _error_of(frame: tuple[Kind, bytes]) -> QueryError:
     if _KERNEL_REFUSES in message:
         # A text that was decoded to a sketch and is none.
         return InvalidQuery(message.partition(_KERNEL_REFUSES)[2], context)
+    if kind == "InvalidInputException" and _FILES in message:
+        return QueryUnavailable(f"a file of the table cannot be read: {message}", context)
     if kind in _STATEMENT_ERRORS:
         return InvalidQuery(message, context)
+    if kind in ("BinderException", "NotImplementedException"):
+        # The statement was understood, and says more than the engine can do.
+        return UnsupportedQuery(f"this is not supported: {message.partition(': ')[2]}", context)
     if kind in ("IOException", "FileNotFoundError", "ArrowInvalid"):
         return QueryUnavailable(f"a file of the table cannot be read: {message}", context)
     return QueryFailed(message, context)

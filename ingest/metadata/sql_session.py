@@ -15,6 +15,7 @@ from ingest.errors import StoreSchemaError, StoreUnreachable, StoreWentBack
 from ingest.metadata.engine import READ_STATEMENT_MS, WRITING, mask_url
 from ingest.metadata.marks import Marks, Seen
 from ingest.metadata.sql_marks import MARKS, RAISED, found_in
+from segments.errors import InvalidValue
 
 T = TypeVar("T")
 
@@ -68,6 +69,9 @@ class SqlSession:
                     self._raise(error, absent=True)
             except PoolTimeout as error:
                 self._raise(error, absent=True)
+            except ValueError as error:
+                refuse_nul(error)
+                raise
             except StoreWentBack:
                 self.engine.dispose()  # noticed in the middle: every connection proves itself anew
                 raise
@@ -142,6 +146,9 @@ class SqlSession:
                     return work(connection)
         except (DBAPIError, PoolTimeout) as error:
             self._raise(error, absent=True)
+        except ValueError as error:
+            refuse_nul(error)
+            raise
 
     def _reader(self, connection: Connection) -> Connection:
         if self.sqlite:
@@ -159,6 +166,16 @@ class SqlSession:
         if isinstance(error, IntegrityError | DataError | ProgrammingError) and not error.connection_invalidated:
             raise error
         raise StoreUnreachable(message, effect_known_absent=absent) from error
+
+
+def refuse_nul(error: ValueError) -> None:
+    """PostgreSQL has no text with a NUL character; its driver says so before it asks.
+
+    Raises:
+        InvalidValue: that is what ``error`` says.
+    """
+    if not isinstance(error, InvalidValue) and "NUL (0x00)" in str(error):
+        raise InvalidValue("a name holds a NUL character, which nothing here is named by; correct it") from error
 
 
 def _code(error: DBAPIError) -> str | None:

@@ -13,6 +13,10 @@ from ingest.spec.notes import Notes, read_block
 from ingest.spec.rules import read_data_schema
 from ingest.spec.rules_index import warn_without_meaning
 from ingest.spec.rules_io import read_io, read_tuning
+from segments.storage.layout import is_folder_name
+
+ROOM = 55
+"""Bytes that the names of a supervisor's tasks and sequences add to its own, in names of folders."""
 
 _CONFIGS = ("dataSchema", "ioConfig", "tuningConfig")
 
@@ -41,10 +45,14 @@ def parse(posted: Any) -> tuple[SupervisorSpec, tuple[str, ...]]:
     warn_without_meaning(blocks.io_config, blocks.tuning_config, path, notes)
     tuning = read_tuning(blocks.tuning_config, f"{path}.tuningConfig", notes)
     supervisor = envelope.id if envelope.id else (blocks.data_schema.data_source or "")
-    if "/" in supervisor or supervisor != supervisor.strip() or not supervisor.isprintable():
-        notes.problem(
-            "$.id", supervisor, "must not hold slashes, control characters or outer blanks", "choose another id"
+    wrong = "/" in supervisor or supervisor.startswith(".") or supervisor != supervisor.strip()
+    if wrong or not supervisor.isprintable() or (supervisor and not is_folder_name(supervisor, ROOM)):
+        # Without an id the table's name is the supervisor's.
+        rule = (
+            f"must be a name of up to {255 - ROOM} bytes ({(255 - ROOM) // 3} beyond ASCII letters and digits) without "
+            "slashes, a leading dot, control characters or outer blanks, and not _quarantine"
         )
+        notes.problem("$.id", supervisor, rule, "choose another id")
     if notes.problems:
         raise SpecError(notes.problems, notes.warnings)
     assert schema is not None and io is not None

@@ -21,6 +21,7 @@ from segments.civil import parse_iso_ms
 from segments.errors import InvalidGranularity, InvalidInterval
 from segments.interval import Granularity
 from segments.schema import RESERVED_PREFIX, is_column_name
+from segments.storage.layout import is_folder_name
 from segments.time_format import time_parser
 
 TIME_COLUMN: Final = "__time"
@@ -71,8 +72,12 @@ def read_data_schema(
 def _datasource(block: DataSchemaEdge, path: str, notes: Notes) -> str:
     name = block.data_source or ""
     bad = not name.strip() or "/" in name or name.startswith(".") or name != name.strip() or not name.isprintable()
-    if bad or len(name.encode(errors="replace")) > 255:
-        rule = "must be a name of up to 255 bytes without slashes, a leading dot, control characters or outer blanks"
+    if bad or not is_folder_name(name):
+        # Files of the table lie in a folder of this name, with all but ASCII letters and digits percent-encoded.
+        rule = (
+            "must be a name of up to 255 bytes (85 beyond ASCII letters and digits) without slashes, a leading dot, "
+            "control characters or outer blanks, and not _quarantine"
+        )
         notes.problem(f"{path}.dataSource", block.data_source, rule, "name the table")
     return name
 

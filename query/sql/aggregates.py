@@ -49,7 +49,7 @@ class Aggregation:
         if len(self.arguments) <= at:
             return default
         value = self.term(at).value
-        if not isinstance(value, int):
+        if not isinstance(value, int) or isinstance(value, bool):
             raise InvalidQuery(f"argument {at + 1} of {self.name} must be a whole number")
         return value
 
@@ -136,6 +136,8 @@ def filter_sql(rows: Frame, tree: exp.Expr) -> str:
 @aggregate("COUNT")
 def _count(call: Aggregation) -> Term:
     if isinstance(call.arguments[0], exp.Star):
+        if call.distinct:
+            raise InvalidQuery("COUNT(DISTINCT *) counts nothing: name a column")
         return Term(call.sql("count", "*"), BIGINT)
     counted = call.term(0)
     if counted.family is Family.COMPLEX and call.distinct:
@@ -331,7 +333,10 @@ def _array_concat_agg(call: Aggregation) -> Term:
 def _grouping(frame: Frame, arguments: Arguments) -> Term:
     if frame.keys is None:
         raise InvalidQuery("GROUPING needs GROUP BY")
-    return t.call("grouping", BIGINT, *(frame.term(argument).sql for argument in arguments))
+    terms = [frame.term(argument) for argument in arguments]
+    if not terms or not all(term in frame.keys.values() for term in terms):
+        raise InvalidQuery("GROUPING takes what stands in GROUP BY")
+    return t.call("grouping", BIGINT, *(term.sql for term in terms))
 
 
 AGGREGATES.add("GROUPING")

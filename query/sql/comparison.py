@@ -24,6 +24,7 @@ SYMBOLS: dict[type[exp.Expr], str] = {
 _MIRRORED = {"=": "=", "<>": "<>", ">": "<", "<": ">", ">=": "<=", "<=": ">="}
 LONG_LIST = 100
 _MARK = "\x1f"
+_ROWS = "rows are compared by = with a row of the same length"
 _TIMESTAMP = SqlType("TIMESTAMP")
 
 
@@ -36,14 +37,16 @@ def _comparison(frame: Frame, tree: exp.Expr) -> Term:
 
 
 def _row_equality(frame: Frame, tree: exp.Expr, symbol: str) -> Term:
-    left, right = tree.this, tree.expression
-    if symbol != "=" or len(left.expressions) != len(right.expressions):
-        raise InvalidQuery("rows are compared by = with a row of the same length", where(tree))
-    return _rows_equal(frame, left.expressions, right.expressions)
+    if symbol != "=":
+        raise InvalidQuery(_ROWS, where(tree))
+    return _rows_equal(frame, tree.this, tree.expression)
 
 
-def _rows_equal(frame: Frame, left: list[exp.Expr], right: list[exp.Expr]) -> Term:
-    pairs = [compare(frame, "=", frame.term(one), frame.term(two)).sql for one, two in zip(left, right, strict=True)]
+def _rows_equal(frame: Frame, left: exp.Expr, right: exp.Expr) -> Term:
+    lists = [side.expressions if isinstance(side, exp.Tuple) else [] for side in (left, right)]
+    if len(lists[0]) != len(lists[1]) or not lists[0]:
+        raise InvalidQuery(_ROWS, where(left))
+    pairs = [compare(frame, "=", frame.term(one), frame.term(two)).sql for one, two in zip(*lists, strict=True)]
     return t.expression(" AND ".join(pairs), BOOLEAN)
 
 
@@ -159,7 +162,7 @@ def _in(frame: Frame, tree: exp.Expr) -> Term:
 
         return in_subquery(frame, tree)
     if isinstance(tree.this, exp.Tuple):
-        rows = [_rows_equal(frame, tree.this.expressions, row.expressions).sql for row in tree.expressions]
+        rows = [_rows_equal(frame, tree.this, row).sql for row in tree.expressions]
         return t.expression(" OR ".join(rows), BOOLEAN)
     return is_in(frame, frame.term(tree.this), [frame.term(member) for member in tree.expressions])
 

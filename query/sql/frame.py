@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from query.errors import InvalidQuery, UnknownName, UnsupportedQuery
+from query.errors import InvalidQuery, SqlParseError, UnknownName, UnsupportedQuery
 from query.model import FunctionUse, SqlParameter
 from query.sql.multi_value import mapped
 from query.sql.scope import OpenTable, Scope, where
@@ -168,7 +168,7 @@ class Frame:
         """The session's time zone."""
         return self.session.zone
 
-    def term(self, tree: exp.Expr) -> Term:
+    def term(self, tree: exp.Expr | None) -> Term:
         """Translates an expression.
 
         Raises:
@@ -179,7 +179,10 @@ class Frame:
             self._seen[key] = self._translate(tree)
         return self._seen[key]
 
-    def _translate(self, tree: exp.Expr) -> Term:
+    def _translate(self, tree: exp.Expr | None) -> Term:
+        if tree is None:
+            # What the parser makes of nothing between two commas, or before a bracket.
+            raise SqlParseError("an expression is missing")
         if self.keys is not None and self.rows is not None and not _beyond_rows(tree):
             stands_for = self._group_key(tree)
             if stands_for is not None:

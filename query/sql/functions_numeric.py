@@ -120,7 +120,7 @@ def _truncate(frame: Frame, terms: list[Term]) -> Term:
 
 def _digits(terms: list[Term]) -> int:
     digits = terms[1].value if len(terms) > 1 else 0
-    if not isinstance(digits, int) or not -18 <= digits <= 18:
+    if not isinstance(digits, int) or isinstance(digits, bool) or not -18 <= digits <= 18:
         raise InvalidQuery("the number of digits must be a constant between -18 and 18")
     return digits
 

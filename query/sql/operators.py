@@ -81,7 +81,10 @@ def number_term(spelled: str) -> Term:
         InvalidQuery: a whole number beyond 64 bits.
     """
     if not spelled.lstrip("-").isdigit():
-        return t.decimal(spelled)
+        try:
+            return t.decimal(spelled)
+        except ValueError as error:
+            raise InvalidQuery(f"{spelled} is no number") from error
     if not LONG_MIN <= int(spelled) <= LONG_MAX:
         raise InvalidQuery(f"{spelled} is beyond 64 bits")
     return t.long(int(spelled))
@@ -283,12 +286,14 @@ def _cast_one(frame: Frame, operand: Term, type_: SqlType) -> Term:
     return cast_to(operand, type_, frame.zone)
 
 
-def named_type(tree: exp.Expr) -> SqlType:
+def named_type(tree: exp.Expr | None) -> SqlType:
     """The type that a cast names.
 
     Raises:
         InvalidQuery: there is no such type.
     """
+    if tree is None:
+        raise InvalidQuery("a type is missing")
     kind = tree.this.name if isinstance(tree, exp.DataType) else ""
     if kind == "ARRAY" and tree.expressions:
         return array_of(named_type(tree.expressions[0]))

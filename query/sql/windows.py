@@ -101,6 +101,6 @@ def _bound(frame: Frame, spec: exp.Expr, name: str) -> str:
     if bound == "UNBOUNDED":
         return f"UNBOUNDED {side}"
     value = frame.session_term(bound).value if isinstance(bound, exp.Expr) else None
-    if not isinstance(value, int) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise InvalidQuery("a window frame counts whole rows", where(spec))
     return f"{value} {side}"

@@ -10,9 +10,20 @@ from segments.identity import SegmentId
 KEY_BYTES_MAX = 1024
 # One folder name of a local file system.
 _NAME_BYTES_MAX = 255
+_QUARANTINE = "_quarantine"
 _TOKEN = re.compile(r"[A-Za-z0-9-]{1,64}")
 # Globbing engines read * ? [ ] in a folder's name as a pattern, and name=value as a partition column.
 _SAFE = re.compile(r"[A-Za-z0-9_.~:%-]+")
+
+
+def table_folder(datasource: str) -> str:
+    """The prefix below which all files of a table's segments lie, and no others."""
+    return f"{_encoded(datasource)}/"
+
+
+def is_folder_name(text: str, room: int = 0) -> bool:
+    """Whether the text can name a folder of its own, encoded, with ``room`` bytes more; the quarantine's is taken."""
+    return text not in ("", ".", "..", _QUARANTINE) and len(_encoded(text)) + room <= _NAME_BYTES_MAX
 
 
 def key_for(segment_id: SegmentId, attempt_token: str) -> str:
@@ -35,7 +46,7 @@ def quarantine_key_for(supervisor: str, sequence: str, attempt_token: str) -> st
     Raises:
         InvalidName: as ``key_for``.
     """
-    name = f"_quarantine/{_encoded(supervisor)}/{_encoded(sequence)}/{_checked_token(attempt_token)}.parquet"
+    name = f"{_QUARANTINE}/{_encoded(supervisor)}/{_encoded(sequence)}/{_checked_token(attempt_token)}.parquet"
     return check_key(name)
 
 

@@ -18,6 +18,7 @@ from ingest.metadata.store import MetadataStore
 from segments.errors import ServiceError
 from segments.parquet.reader import verify_file
 from segments.storage.base import DeepStorage
+from segments.storage.layout import table_folder
 from server.audit.chain import chain_faults
 from server.audit.replays import replay_faults
 
@@ -156,7 +157,7 @@ def _stray_files(
     """Files below the table's prefix that no row names: neither published, nor staged, nor being deleted."""
     quarantined = {path: row for path, row in quarantined.items() if row.state != EXPIRED}
     known = {str(row.segment.load_spec) for row in segments} | {str(row.load_spec) for row in quarantined.values()}
-    strays = [stored for stored in storage.list(f"{table}/") if str(stored.load_spec) not in known]
+    strays = [stored for stored in storage.list(table_folder(table)) if str(stored.load_spec) not in known]
     if strays:
         # Read after the files were listed, unfinished before published: a file on its way is in one of them.
         tracked = store.tracked_paths(table)

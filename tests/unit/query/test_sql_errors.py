@@ -158,3 +158,25 @@ def test_an_interval_is_no_value_of_its_own(expression: str) -> None:
 def test_an_interval_that_cannot_be_read_is_refused(interval: str) -> None:
     with pytest.raises(QueryError, match="INTERVAL|whole number|expected"):
         planned(f"SELECT __time + INTERVAL {interval} FROM t")
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("SELECT JSON_VALUE(s, , n) FROM t", "expression is missing|expected|Expecting"),
+        ("SELECT JSON_VALUE(s, '$.a' RETURNING ) FROM t", "type is missing"),
+        ("SELECT GROUPING(1.5, TRUE) FROM t", "GROUPING"),
+        ("SELECT GROUPING(n), s, COUNT(*) FROM t GROUP BY ROLLUP(s)", "GROUPING|n"),
+        ("SELECT -1e.n FROM t", "is no number"),
+        ("SELECT 1 FROM t WHERE (s, n) IN (('a', 1), ('b' 'c'))", "rows are compared"),
+        ("SELECT 1 FROM t WHERE (s, n) IN (('a', 1, 2))", "rows are compared"),
+        ("SELECT 1 FROM t WHERE (s, n) = 1", "rows are compared"),
+        ("SELECT ANY_VALUE(s, TRUE) FROM t", "whole number"),
+        ("SELECT ROUND(d, TRUE) FROM t", "number of digits"),
+        ("SELECT COUNT(DISTINCT *) FROM t", "name a column"),
+    ],
+)
+def test_what_only_looks_like_a_statement_is_refused(statement: str, told: str) -> None:
+    with pytest.raises(QueryError, match=told) as found:
+        planned(statement)
+    assert found.value.status == 400

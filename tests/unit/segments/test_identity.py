@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from segments.errors import InvalidName
 from segments.identity import DataSource, SegmentId, ShardSpec, data_source
 from segments.interval import Interval
+from segments.storage.layout import key_for, table_folder
 
 names = st.from_regex(r"[a-zA-Z_0-9 :Zé\-]{1,30}", fullmatch=True).filter(lambda text: text == text.strip())
 versions = st.from_regex(r"[0-9a-zT:.\-]{0,12}[a-zA-Z.]", fullmatch=True)
@@ -76,3 +77,10 @@ def test_shard_specs_have_druids_json() -> None:
     assert ShardSpec.from_json({"type": "none"}) == ShardSpec(0)
     with pytest.raises(InvalidName, match="hashed"):
         ShardSpec.from_json({"type": "hashed"})
+
+
+@pytest.mark.parametrize("name", ["wiki", "wiki edits", "\u00e9", "a:b*?[x]{y}", "100%"])
+def test_all_files_of_a_table_lie_below_its_folder(name: str) -> None:
+    segment = SegmentId(data_source(name), Interval(0, 3_600_000), "v1", 0)
+    assert key_for(segment, "token").startswith(table_folder(name))
+    assert not key_for(segment, "token").startswith(table_folder(name[:-1] or "x"))

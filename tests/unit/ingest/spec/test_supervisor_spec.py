@@ -6,12 +6,14 @@ import copy
 import subprocess
 import sys
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from ingest.errors import SpecError, SpecProblem
 from ingest.spec import SupervisorSpec, parse_supervisor_spec, rows_differ
 from ingest.spec.model import Discovery, Documents, JsonFormat
+from segments.storage.layout import quarantine_key_for
 
 MINIMAL: dict[str, Any] = {
     "type": "kafka",
@@ -346,3 +348,19 @@ def test_a_pattern_that_cannot_be_matched_in_linear_time_is_refused(pattern: str
     posted = spec_with("ioConfig/topicPattern", pattern)
     del posted["spec"]["ioConfig"]["topic"]
     assert [p.path for p in problems(posted)] == ["$.spec.ioConfig.topicPattern"]
+
+
+@pytest.mark.parametrize("name", [".", "..", ".hidden", "_quarantine", "x" * 256, "\u00e9" * 43, "a\u00a0b/", "a\nb"])
+def test_a_name_that_is_no_folder_is_refused_before_anything_is_read(name: str) -> None:
+    """Once accepted, what was read could not be published, or stood in another's place."""
+    assert "$.spec.dataSchema.dataSource" in {p.path for p in problems(spec_with("dataSchema/dataSource", name))}
+    assert [p.path for p in problems({**spec_with("ioConfig/taskCount", 1), "id": name})] == ["$.id"]
+
+
+@pytest.mark.parametrize("name", ["x" * 200, "\u00e9" * 33, "wiki edits", "a:b*?[x]{y}", "\U0001f600"])
+def test_longest_names_fit_into_the_folders_of_tasks_and_files(name: str) -> None:
+    parsed, _ = parse_supervisor_spec(spec_with("dataSchema/dataSource", name))
+    assert parsed.supervisor == parsed.datasource == name
+    sequence = f"{name}_1234567890_1234567890"
+    assert quarantine_key_for(name, sequence, "t" * 64)
+    assert len(quote(f"index_kafka_{name}_1234567890_9999.1234567890", safe="")) <= 255
