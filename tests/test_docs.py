@@ -65,6 +65,11 @@ def test_relative_links_lead_to_files() -> None:
     assert not broken, "\n" + "\n".join(broken)
 
 
+def test_each_decision_has_a_number_of_its_own() -> None:
+    numbers = [path.name[:4] for path in (ROOT / "docs" / "decisions").glob("*.md")]
+    assert sorted(numbers) == sorted(set(numbers)), "take the next free number"
+
+
 def test_make_targets_in_documents_exist() -> None:
     targets = set(TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
     named = [(page, target) for page in documents() for target in MAKE.findall(page.read_text(encoding="utf-8"))]
