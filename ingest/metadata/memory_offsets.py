@@ -12,7 +12,7 @@ from ingest.metadata.records import AuditRow, GroupState, NextSequence, ResetWis
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
 from ingest.protocol import AttemptRecord, AttemptState, Place, SequenceRecord, SequenceRef, SequenceState, Source
-from ingest.protocol.places import numbered, with_moved_ids, with_new_ids
+from ingest.protocol.places import ReadBefore, furthest_read, numbered, read_by, with_moved_ids, with_new_ids
 
 # A reset is repeated at once or never; so far back its own audit row is looked for.
 REPEATS_MAX = 100
@@ -66,6 +66,16 @@ class MemoryOffsets(MemoryBase):
     def places(self, supervisor: str, stream: str) -> tuple[Place, ...]:
         with self._lock:
             return self.state.places.get((supervisor, stream), ())
+
+    def read_before(self, supervisor: str, stream: str) -> dict[Source, ReadBefore]:
+        with self._lock:
+            others = [s for s in self.state.streams.values() if s.supervisor == supervisor and s.topic != stream]
+            places = self.state.places
+            return furthest_read(
+                read
+                for s in others
+                for read in read_by(s.topic, s.topic_id, s.committed, places.get((supervisor, s.topic), ()))
+            )
 
     def _stream(self, key: StreamKey) -> StreamOffsets:
         stored = self.state.streams.get(key)

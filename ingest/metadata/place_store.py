@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ingest.protocol import Place, Source
+from ingest.protocol.places import ReadBefore
 
 
 class PlaceStore(Protocol):
@@ -21,4 +22,8 @@ class PlaceStore(Protocol):
 
     def places(self, supervisor: str, stream: str) -> tuple[Place, ...]:
         """What the numbers of a stream of several topics stand for; none for a single topic."""
+        ...
+
+    def read_before(self, supervisor: str, stream: str) -> dict[Source, ReadBefore]:
+        """What the supervisor's other streams have committed, by topic and partition; the furthest of each."""
         ...

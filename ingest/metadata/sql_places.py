@@ -9,9 +9,9 @@ from sqlalchemy.engine import Connection
 
 from ingest.metadata import tables as t
 from ingest.metadata.sql_base import SqlBase
-from ingest.metadata.sql_streams import lock_stream
+from ingest.metadata.sql_streams import load_offsets, lock_stream
 from ingest.protocol import Place, Source
-from ingest.protocol.places import numbered, with_new_ids
+from ingest.protocol.places import ReadBefore, furthest_read, numbered, read_by, with_new_ids
 
 
 def load_places(connection: Connection, supervisor: str, stream: str) -> tuple[Place, ...]:
@@ -54,3 +54,16 @@ class SqlPlaces(SqlBase):
 
     def places(self, supervisor: str, stream: str) -> tuple[Place, ...]:
         return self._read(lambda connection: load_places(connection, supervisor, stream))
+
+    def read_before(self, supervisor: str, stream: str) -> dict[Source, ReadBefore]:
+        mine = sa.and_(t.streams.c.supervisor == supervisor, t.streams.c.topic != stream)
+
+        def read(connection: Connection) -> dict[Source, ReadBefore]:
+            found: list[tuple[Source, ReadBefore]] = []
+            for name in connection.execute(sa.select(t.streams.c.topic).where(mine)).scalars().all():
+                stored = load_offsets(connection, supervisor, name)
+                assert stored is not None
+                found += read_by(name, stored.topic_id, stored.committed, load_places(connection, supervisor, name))
+            return furthest_read(found)
+
+        return self._read(read)

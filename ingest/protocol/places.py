@@ -9,7 +9,7 @@ the ids of its topics.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 Source = tuple[str, int]
@@ -28,6 +28,48 @@ class Place:
     def name(self) -> str:
         """As Druid writes it."""
         return f"{self.topic}:{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBefore:
+    """How far a partition of a topic was committed in another stream; ``topic_id`` as it was there, if known."""
+
+    offset: int
+    topic_id: str | None
+
+    def of(self, topic_id: str | None) -> bool:
+        """Whether that incarnation may be this one."""
+        return self.topic_id is None or topic_id is None or self.topic_id == topic_id
+
+
+def sources(
+    stream: str, topic_id: str | None, partitions: Iterable[int], places: Iterable[Place]
+) -> Iterator[tuple[int, Source, str | None]]:
+    """What each partition of a stream, of one topic or several, stands for, and the id of its topic."""
+    if pattern_of(stream) is None:
+        yield from ((p, (stream, p), topic_id) for p in partitions)
+        return
+    ids, known = split_ids(topic_id), {place.number: place for place in places}
+    for partition in partitions:
+        place = known[partition]
+        yield partition, (place.topic, place.partition), ids.get(place.topic)
+
+
+def read_by(
+    stream: str, topic_id: str | None, committed: Mapping[int, int], places: Iterable[Place]
+) -> Iterator[tuple[Source, ReadBefore]]:
+    """What a stream has committed, by topic and partition."""
+    for partition, source, id_ in sources(stream, topic_id, committed, places):
+        yield source, ReadBefore(committed[partition], id_)
+
+
+def furthest_read(found: Iterable[tuple[Source, ReadBefore]]) -> dict[Source, ReadBefore]:
+    """The furthest of each."""
+    merged: dict[Source, ReadBefore] = {}
+    for source, read in found:
+        if source not in merged or read.offset > merged[source].offset:
+            merged[source] = read
+    return merged
 
 
 def stream_of_pattern(pattern: str) -> str:

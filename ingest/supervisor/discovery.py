@@ -61,6 +61,7 @@ class StreamDiscovery:
         self._post = post
         self._clock = clock
         self.places: Mapping[int, Place] = {}  # of several topics; replaced as a whole
+        self.carry_on: Callable[[OffsetMap, str | None], OffsetMap] = lambda starts, topic_id: starts
         self._read: Callable[[], OffsetMap] | None = None
         self._time_lags: TimeLags | None = None
         self._wake = threading.Event()
@@ -119,6 +120,7 @@ class StreamDiscovery:
             starts = begins if isinstance(begins, OffsetMap) else log_starts if begins else log_ends
         else:
             starts = log_starts.restrict(p for p in partitions if p not in stored.committed)
+        starts = self.carry_on(starts, topic_id)
         if self._stopping:
             return
         committed = OffsetMap() if stored is None else stored.committed

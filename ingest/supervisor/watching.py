@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ingest.offsets import OffsetMap
 from ingest.protocol import Place, Source
+from ingest.protocol.places import sources
 from ingest.spec import SupervisorSpec
 from ingest.supervisor.discovery import StreamDiscovery
 from ingest.supervisor.messages import StreamFailed, StreamSeen
@@ -28,6 +29,14 @@ def watch(
         discovery.places = {place.number: place for place in places}
         return places
 
+    def carry_on(starts: OffsetMap, topic_id: str | None) -> OffsetMap:
+        """Where the supervisor has read a partition under another topic or pattern, it goes on there."""
+        if not starts or spec.io.bounds is not None:
+            return starts
+        before = ports.store.read_before(spec.supervisor, stream)
+        here = sources(stream, topic_id, starts, discovery.places.values())
+        return starts.with_({p: before[s].offset for p, s, id_ in here if s in before and before[s].of(id_)})
+
     def tell(event: StreamSeen | StreamFailed) -> None:
         post(replace(event, topic=stream, places=discovery.places) if isinstance(event, StreamSeen) else event)
 
@@ -39,6 +48,7 @@ def watch(
         tell,
         ports.clock,
     )
+    discovery.carry_on = carry_on
     if spec.io.time_lag:
         discovery.measure_time_lags(spec.tuning.offset_fetch_period_ms, read)
     return discovery

@@ -171,3 +171,48 @@ def test_offsets_are_reset_by_topic_and_partition_over_http(tmp_path: Path) -> N
         assert refused.status_code == 400 and "no topic:partition" in refused.text
     finally:
         world.system.stop()
+
+
+def at_rest(system: System) -> None:
+    system.overlord.suspend("clicks")
+    eventually(lambda: not system.tasks() and not system.store.groups("clicks"), what="all is published")
+
+
+def test_a_topic_read_before_goes_on_under_a_pattern_and_back_without_a_record_twice(system: System) -> None:
+    for topic in ("clicks-eu", "clicks-us"):
+        system.stream.create_topic(topic, 1)
+        system.stream.append(topic, 0, [click(n) for n in range(50)])
+    system.start()
+    system.overlord.submit(spec("clicks-eu"))
+    eventually(lambda: system.records_read() == 50)
+    at_rest(system)
+    system.overlord.submit(pattern_spec())
+    eventually(lambda: system.records_read() == 100, what="50 of the one as committed, 50 of the other anew")
+    at_rest(system)
+    assert system.rows_published() == 100 and committed(system) == {"clicks-eu:0": 50, "clicks-us:0": 50}
+    system.stream.append("clicks-eu", 0, [click(n) for n in range(20)])
+    system.overlord.submit(pattern_spec())
+    eventually(lambda: system.records_read() == 120)
+    at_rest(system)
+    system.overlord.submit(spec("clicks-eu"))
+    eventually(lambda: system.store.offsets("clicks", "clicks-eu").committed == OffsetMap({0: 70}))  # type: ignore[union-attr]
+    system.stream.append("clicks-eu", 0, [click(n) for n in range(5)])
+    eventually(lambda: system.records_read() == 75)
+    at_rest(system)
+    assert system.rows_published() == 125
+
+
+def test_another_incarnation_of_a_topic_is_not_taken_for_the_one_read_before(system: System) -> None:
+    system.stream.create_topic("clicks-eu", 1)
+    system.stream.append("clicks-eu", 0, [click(n) for n in range(50)])
+    system.start()
+    system.overlord.submit(spec("clicks-eu"))
+    eventually(lambda: system.records_read() == 50)
+    at_rest(system)
+    system.stream.delete_topic("clicks-eu")
+    system.stream.create_topic("clicks-eu", 1)
+    system.stream.append("clicks-eu", 0, [click(n) for n in range(60)])
+    system.overlord.submit(pattern_spec())
+    eventually(lambda: system.records_read() == 60)
+    at_rest(system)
+    assert system.rows_published() == 110

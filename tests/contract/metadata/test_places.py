@@ -7,6 +7,7 @@ import pytest
 from ingest.errors import LeadershipLost
 from ingest.metadata.store import MetadataStore
 from ingest.protocol import Place, join_ids, split_ids
+from ingest.protocol.places import ReadBefore
 from tests.contract.metadata.world import SUPERVISOR, TABLE, World, at, audit
 
 STREAM = "/edits-.*/"
@@ -66,3 +67,20 @@ def test_a_reset_moves_the_ids_of_topics_whose_partitions_move(world: World, gen
     store.init_offsets(generation, SUPERVISOR, TABLE, STREAM, join_ids({"a": "a1", "b": "b1"}), at(p0=9, p1=9))
     store.reset_offsets(generation, SUPERVISOR, STREAM, at(p1=0), join_ids({"a": "a2", "b": "b2"}), audit())
     assert stored_ids(store) == {"a": "a1", "b": "b2"}
+
+
+def test_what_other_streams_have_committed_is_told_by_topic_and_partition(world: World, generation: int) -> None:
+    store = world.store
+    assert store.read_before("fresh", STREAM) == {}
+    store.init_offsets(generation, "fresh", TABLE, "a", "id-a", at(p0=5, p1=9))
+    store.name_partitions(generation, "fresh", "/.*/", [("a", 0), ("b", 3)], {})
+    store.init_offsets(generation, "fresh", TABLE, "/.*/", join_ids({"b": "id-b"}), at(p0=7, p1=2))
+    store.init_offsets(generation, "another", TABLE, "a", None, at(p0=99))
+    found = store.read_before("fresh", STREAM)
+    assert found == {
+        ("a", 0): ReadBefore(7, None),
+        ("a", 1): ReadBefore(9, "id-a"),
+        ("b", 3): ReadBefore(2, "id-b"),
+    }
+    assert set(store.read_before("fresh", "a")) == {("a", 0), ("b", 3)}, "not by itself"
+    assert found[("b", 3)].of("id-b") and found[("b", 3)].of(None) and not found[("b", 3)].of("id-c")
