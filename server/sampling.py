@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ingest.clock import Clock
+from ingest.protocol import Source
+from ingest.protocol.places import sources
 from ingest.spec import parse_supervisor_spec
 from ingest.spec.formats import parts_read
 from ingest.stream.supplier import Poll
+from ingest.stream.topics import TopicsSupplier
 from server.suppliers import kafka_samples
 
 POLL_MS = 500
@@ -37,13 +40,17 @@ class TopicSamples:
         """
         return self._read(posted, rows, timeout_ms, parts, newest=True)
 
-    def starts(self, posted: dict[str, Any]) -> dict[int, int]:
-        """Where a new supervisor of this spec would begin now. Raises as calling it does."""
-        spec, _ = parse_supervisor_spec(posted)
+    def starts(self, posted: dict[str, Any]) -> dict[Source, int]:
+        """Where a new supervisor of this spec would begin now, by topic and partition. Raises as calling it does."""
+        io = parse_supervisor_spec(posted)[0].io
+        if io.bounds is not None:
+            return {(io.topic, p): offset for p, offset in io.bounds.starts.items()}
         supplier = kafka_samples(posted, frozenset())
         try:
             partitions = supplier.partitions()
-            return supplier.earliest(partitions) if spec.io.use_earliest_offset else supplier.latest(partitions)
+            found = supplier.earliest(partitions) if io.use_earliest_offset else supplier.latest(partitions)
+            places = supplier.places() if isinstance(supplier, TopicsSupplier) else ()
+            return {source: found[p] for p, source, _ in sources(io.topic, None, found, places)}
         finally:
             supplier.close()
 

@@ -59,6 +59,10 @@ class TopicsSupplier:
             self._places[place.number] = place
             self._numbers[place.topic, place.partition] = place.number
 
+    def places(self) -> tuple[Place, ...]:
+        """What is known."""
+        return tuple(self._places.values())
+
     # ------------------------------------------------------------ reading
 
     def assign(self, positions: Mapping[int, int]) -> None:

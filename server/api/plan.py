@@ -101,7 +101,10 @@ class Plans:
             starts = self._samples.starts(spec.posted)
         except (StreamError, SpecError) as error:
             return {"committed": None, "from": None, "streamError": str(error)}
-        return {"committed": None, "from": {str(p): offset for p, offset in starts.items()}}
+        before = {} if spec.io.bounds is not None else self._store.read_before(spec.supervisor, spec.io.topic)
+        starts |= {source: read.offset for source, read in before.items() if source in starts}
+        several = spec.io.topic_pattern is not None
+        return {"committed": None, "from": {f"{t}:{p}" if several else str(p): o for (t, p), o in starts.items()}}
 
     def _sample(self, planned: Planned, records: int) -> dict[str, Any]:
         old, new = planned.present, planned.spec

@@ -12,7 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from ingest.overlord.planning import differences, json_path
+from ingest.protocol.places import numbered
 from ingest.stream.memory import MemorySupplier
+from ingest.stream.supplier import RecordSupplier
+from ingest.stream.topics import TopicsObserver
 from server.cli import app
 from tests.in_process import NOON_MS, click, eventually, spec
 from tests.unit.server.test_api import SUPERVISOR, World
@@ -26,8 +29,15 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     found = World(tmp_path)
     stream = found.system.stream
 
-    def reader(posted: Any, parts: frozenset[str]) -> MemorySupplier:
-        return MemorySupplier(stream, posted["spec"]["ioConfig"]["topic"], columns={"timestamps", *parts})
+    def reader(posted: Any, parts: frozenset[str]) -> RecordSupplier:
+        io, columns = posted["spec"]["ioConfig"], {"timestamps", *parts}
+        if "topicPattern" not in io:
+            return MemorySupplier(stream, io["topic"], columns=columns)
+
+        def one(topic: str, _: str | None) -> RecordSupplier:
+            return MemorySupplier(stream, topic, columns=columns)
+
+        return TopicsObserver(io["topicPattern"], stream.topics, lambda found, _: numbered((), found), one)
 
     monkeypatch.setattr("server.sampling.kafka_samples", reader)
     yield found
@@ -153,3 +163,29 @@ def test_documents_are_compared_field_by_field() -> None:
     told = [(json_path(d.place), d.kind) for d in differences(old, new)]
     assert told == [("$.a[1].b", "changed"), ("$.c.d", "removed"), ("$.e", "changed"), ("$.g", "added")]
     assert NOON_MS and list(differences(old, old)) == []
+
+
+def test_a_pattern_is_told_by_topic_and_partition_and_from_where_its_topics_were_read_before(world: World) -> None:
+    running(world)
+    world.post(f"{SUPERVISOR}/clicks/suspend")
+    eventually(lambda: world.system.rows_published() == 20)
+    eventually(lambda: not world.system.store.groups("clicks"))
+    world.system.stream.create_topic("clicks-us", 1)
+    posted = spec()
+    del posted["spec"]["ioConfig"]["topic"]
+    posted["spec"]["ioConfig"]["topicPattern"] = "clicks.*"
+    report = world.post(f"{PLAN}?records=8", posted)
+    assert report["from"] == {"clicks:0": 21, "clicks:1": 0, "clicks-us:0": 0}
+    assert report["topic"] == "clicks.*" and report["problems"] == []
+
+
+def test_a_bounded_range_begins_where_it_says(world: World) -> None:
+    posted = spec()
+    bounds = {"startSequenceNumbers": {"0": 3}, "endSequenceNumbers": {"0": 5}}
+    posted["spec"]["ioConfig"]["boundedStreamConfig"] = bounds
+    assert world.post(f"{PLAN}?records=0", posted)["from"] == {"0": 3}
+
+
+def test_a_refused_spec_is_planned_with_its_warnings(world: World) -> None:
+    report = world.post(PLAN, spec(maxRowsPerSegment=0, maxRowsPerSegmnet=5))
+    assert report["action"] == "refused" and len(report["problems"]) == len(report["warnings"]) == 1
