@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,8 @@ def open_data_dir(path: Path, secret: str | None) -> DataDir:
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        # Copies that audits and replays work on are theirs alone; whoever was killed over one left it.
+        shutil.rmtree(root / "scratch", ignore_errors=True)
         (root / "scratch").mkdir(exist_ok=True)
         node = _kept(root / "node", lambda: f"node-{secrets.token_hex(6)}")
         return DataDir(root, node, secret or _kept(root / "secret", lambda: secrets.token_hex(32)), descriptor)

@@ -28,6 +28,47 @@ log = structlog.get_logger()
 RAISE_AGAIN_S: Final = 0.5
 
 
+Question = AskCheckpoint | AskSequences | RaiseEnd
+
+
+class Questions:
+    """What waits to be asked, in order; safe from any thread. What waits already is not put a second time: an
+    overlord that stands still for an hour must not be asked a thousand times over by each task afterwards."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: dict[object, Question] = {}
+        self._closed = False
+
+    def put(self, question: Question) -> None:
+        """The newer of two checkpoint asks for one sequence stands in the place of the older."""
+        with self._changed:
+            self._waiting[_subject(question)] = question
+            self._changed.notify()
+
+    def take(self) -> Question | None:
+        """Waits for one; None when nobody needs answers any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            return None if self._closed else self._waiting.pop(next(iter(self._waiting)))
+
+    def close(self) -> None:
+        """Whatever waits is not asked any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+def _subject(question: Question) -> object:
+    match question:
+        case AskCheckpoint(ask):
+            return AskCheckpoint, ask.ref
+        case AskSequences(number):
+            return AskSequences, number
+        case RaiseEnd(ref):
+            return RaiseEnd, ref
+
+
 class Asking:
     """For the thread that may wait for the overlord. ``ended`` says that nobody needs answers any more."""
 
@@ -38,7 +79,7 @@ class Asking:
         self._ended = ended
         self._sleep = threading.Event()
 
-    def ask(self, command: AskCheckpoint | AskSequences | RaiseEnd) -> Event:
+    def ask(self, command: Question) -> Event:
         """The answer, or that there is none.
 
         Raises:

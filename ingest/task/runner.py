@@ -7,7 +7,6 @@ back as events.
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ from ingest.protocol import (
 )
 from ingest.spec import parse_supervisor_spec
 from ingest.stream.supplier import OffsetOutOfRange
-from ingest.task.asking import Asking
+from ingest.task.asking import Asking, Questions
 from ingest.task.disk import TaskDisk
 from ingest.task.heartbeat import Heartbeat
 from ingest.task.machine import IndexTaskMachine
@@ -131,7 +130,7 @@ class TaskRunner:
         self._asking = Asking(
             spec.token, ports.actions, ports.clock, lambda: self._stop_requested or self._outcome is not None
         )
-        self._questions: queue.SimpleQueue[Callable[[], Event] | None] = queue.SimpleQueue()
+        self._questions = Questions()
         self._asker = threading.Thread(target=self._ask_forever, name="questions", daemon=True)
         self._view: TaskView = self._machine.view()
         self._reader = StreamReader(ports.suppliers, self._specs[newest], ports.rows, ports.clock, self._specs.values())
@@ -231,7 +230,7 @@ class TaskRunner:
         return None
 
     def _stop_threads(self) -> None:
-        self._questions.put(None)
+        self._questions.close()
         if self._started:
             self._heartbeat.stop(1.0)
             self._handoff.stop(1.0)
@@ -287,7 +286,7 @@ class TaskRunner:
                 self._handoff.wait_for(number, reply.version)
             case PublishFailed(number=number):
                 # It may have been published or voided meanwhile, and is refused for that.
-                self._questions.put(lambda: self._asking.ask(AskSequences(number)))
+                self._questions.put(AskSequences(number))
             case _:
                 pass
 
@@ -335,7 +334,7 @@ class TaskRunner:
             case Finish(succeeded, error):
                 self._outcome = Outcome(succeeded, error)
             case AskCheckpoint() | AskSequences() | RaiseEnd():
-                self._questions.put(lambda: self._asking.ask(command))
+                self._questions.put(command)
         return None
 
     def _open(self, record: SequenceRecord) -> None:
@@ -379,9 +378,9 @@ class TaskRunner:
     # ---------------------------------------------------------------- questions to the overlord
 
     def _ask_forever(self) -> None:
-        while (question := self._questions.get()) is not None:
+        while (question := self._questions.take()) is not None:
             try:
-                event = question()
+                event = self._asking.ask(question)
             except AttemptRefused as error:
                 event = Refused(self._now(), str(error))
             self._mailbox.post(event)

@@ -46,6 +46,16 @@ def test_a_data_directory_serves_one_process_and_keeps_its_name_and_secret(tmp_p
     told.close()
 
 
+def test_copies_that_a_killed_process_was_working_on_are_removed_at_the_next_start(tmp_path: Path) -> None:
+    first = open_data_dir(tmp_path, None)
+    (first.scratch / "verify-abc").mkdir()
+    (first.scratch / "verify-abc" / "segment.parquet").write_bytes(b"pulled")
+    first.close()
+    again = open_data_dir(tmp_path, None)
+    assert list(again.scratch.iterdir()) == []
+    again.close()
+
+
 def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataDirUnusable, match="cannot be used"):
