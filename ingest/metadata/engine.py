@@ -12,6 +12,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from ingest.errors import StoreSchemaError, StoreUnreachable
+from ingest.metadata.patience import patient
 from ingest.metadata.tables import dump_json, load_json
 
 EXAMPLES = "sqlite:////var/lib/siltstone/metadata.db or postgresql://user:password@host:5432/siltstone"
@@ -21,6 +22,9 @@ SQLITE_BUSY_MS = 2_000
 
 READ_STATEMENT_MS = 600_000
 """A full load of a table's ten million segments takes minutes and locks nothing."""
+
+SILENCE_SLACK_S = 1.0
+"""How much later than the server's own time-out its word of it may come."""
 
 TAKEOVER_MS = "siltstone_takeover_ms"
 """Execution option: how long a takeover waits for the transactions of the leader before."""
@@ -154,7 +158,7 @@ def _postgresql(url: URL, timeouts: StoreTimeouts) -> Engine:
         pool_timeout=timeouts.connect_s,
         connect_args={
             "application_name": "siltstone",
-            "connect_timeout": timeouts.connect_s,
+            "connection_factory": patient(timeouts.statement_ms / 1_000 + SILENCE_SLACK_S, timeouts.connect_s),
             "tcp_user_timeout": timeouts.tcp_user_ms,
             "keepalives_idle": max(1, timeouts.tcp_user_ms // 3_000),
             "keepalives_interval": max(1, timeouts.tcp_user_ms // 6_000),

@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from ingest.errors import IngestError
+from ingest.metadata.patience import patient
 
 CONNECT_S = 10
 STATEMENT_MS = 300_000
@@ -92,7 +93,7 @@ def _options(table: ForeignTable) -> dict[str, Any]:
     if table.url.startswith("jdbc:sqlite:"):
         return {"timeout": CONNECT_S}
     limits = f"-c default_transaction_read_only=on -c statement_timeout={STATEMENT_MS}"
-    return {"connect_timeout": CONNECT_S, "options": limits}
+    return {"connection_factory": patient(STATEMENT_MS / 1_000 + CONNECT_S, CONNECT_S), "options": limits}
 
 
 def _url(table: ForeignTable, roots: Sequence[Path]) -> URL:

@@ -7,6 +7,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ingest.errors import StoreSchemaError
 from ingest.metadata.engine import WRITING, mask_url, open_engine
+from ingest.metadata.patience import PatientConnection
 from ingest.metadata.sql_session import SqlSession
 
 HEAD = "0004"
@@ -70,13 +71,19 @@ def migrate(url: str, lease_ms: int = 60_000) -> tuple[str | None, str]:
 
 def migrate_engine(engine: Engine) -> tuple[str | None, str]:
     """``migrate`` on an open engine."""
-    return SqlSession(engine).write(_migrate)
+    try:
+        return SqlSession(engine).write(_migrate)
+    finally:
+        engine.dispose()  # its session waits for ever
 
 
 def _migrate(connection: Connection) -> tuple[str | None, str]:
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("SET LOCAL lock_timeout = 0"))
         connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
+        session = connection.connection.driver_connection
+        assert isinstance(session, PatientConnection)
+        session.silence_s = None
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:n)"), {"n": _MIGRATION_LOCK})
     else:
         assert connection.get_execution_options().get(WRITING), "SQLite migrates under its write lock"

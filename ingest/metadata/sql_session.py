@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, NoReturn, TypeVar
 
 from sqlalchemy.engine import Connection, Engine
@@ -14,6 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from ingest.errors import StoreSchemaError, StoreUnreachable, StoreWentBack
 from ingest.metadata.engine import READ_STATEMENT_MS, WRITING, mask_url
 from ingest.metadata.marks import Marks, Seen
+from ingest.metadata.patience import READ_SILENCE_S, PatientConnection
 from ingest.metadata.sql_marks import MARKS, RAISED, found_in
 from segments.errors import InvalidValue
 
@@ -140,9 +141,7 @@ class SqlSession:
             with self.engine.connect() as plain:
                 self._prove(plain)
                 connection = self._reader(plain)
-                with connection.begin():
-                    if not self.sqlite:
-                        connection.exec_driver_sql(_PATIENT_READ)
+                with connection.begin(), self._patience(connection):
                     return work(connection)
         except (DBAPIError, PoolTimeout) as error:
             self._raise(error, absent=True)
@@ -154,6 +153,20 @@ class SqlSession:
         if self.sqlite:
             return connection
         return connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    @contextmanager
+    def _patience(self, connection: Connection) -> Iterator[None]:
+        if self.sqlite:
+            yield
+            return
+        connection.exec_driver_sql(_PATIENT_READ)
+        session = connection.connection.driver_connection
+        assert isinstance(session, PatientConnection)
+        session.silence_s, before = READ_SILENCE_S, session.silence_s
+        try:
+            yield
+        finally:
+            session.silence_s = before
 
     def close(self) -> None:
         self.engine.dispose()

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from ingest.errors import StoreUnreachable
+from ingest.metadata import sql_session
 from ingest.metadata.memory import MemoryMetadataStore, StoreHooks
 from ingest.metadata.sql import SqlMetadataStore, open_store
 from ingest.protocol import PublishOutcome
@@ -24,22 +25,28 @@ class CommitThief(Proxy):
     """
 
     steal = ""
+    swallow: bytes | None = None
+    """What a question names that is not passed on, nor anything after it until ``heal``; connections stay."""
     _stolen = False
 
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
-        def passing(data: bytes) -> bool:
-            if self._stolen:  # what the server said to the COMMIT
-                self._stolen = False
-                return False
-            if self.steal and b"COMMIT\0" in data:  # not "... READ COMMITTED"
-                self._stolen, wanted = self.steal == "reply", self.steal
-                self.steal = ""
-                return wanted == "reply"
-            return True
+    def _lets_pass(self, data: bytes) -> bool:
+        if self.swallow is not None and self.swallow in data:
+            self.hang()
+            self._passing.wait()
+        if self._stolen:  # what the server said to the COMMIT
+            self._stolen = False
+            return False
+        if self.steal and b"COMMIT\0" in data:  # not "... READ COMMITTED"
+            self._stolen, wanted = self.steal == "reply", self.steal
+            self.steal = ""
+            return wanted == "reply"
+        return True
 
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         try:
             while data := source.recv(65536):
-                if not passing(data):
+                self._passing.wait()
+                if not self._lets_pass(data):
                     break
                 sink.sendall(data)
         except OSError:
@@ -57,7 +64,7 @@ def thief(new_url: Callable[[str], str]) -> Iterator[tuple[CommitThief, World]]:
     url = make_url(new_url("postgres"))
     proxy = CommitThief(url.port or 5432)
     behind = url.set(port=proxy.port).render_as_string(hide_password=False)
-    with closing(proxy), closing(open_store(behind)) as store:
+    with closing(proxy), closing(open_store(behind, lease_ms=1_500)) as store:
         world = World(store)
         world.start()
         yield proxy, world
@@ -99,6 +106,25 @@ def test_a_connection_that_fails_before_the_commit_has_changed_nothing(thief: tu
         world.store.table(TABLE, None)
     proxy.open()
     assert world.publish(request).outcome is PublishOutcome.PUBLISHED, "it heals by itself"
+
+
+@pytest.mark.integration
+def test_an_answer_that_never_comes_is_given_up_and_the_next_session_asks_again(
+    thief: tuple[CommitThief, World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, world = thief
+    request = world.ready(at(p0=5))
+    monkeypatch.setattr(sql_session, "READ_SILENCE_S", 0.2)
+    proxy.swallow = b"FROM ledger"
+    with pytest.raises(StoreUnreachable, match="no answer from the host in time") as caught:
+        world.store.ledger(SUPERVISOR, 0, 9)
+    assert caught.value.effect_known_absent
+    with pytest.raises(StoreUnreachable):
+        world.publish(request)
+    proxy.swallow = None
+    proxy.heal()
+    assert world.store.ledger(SUPERVISOR, 0, 9) == []
+    assert world.publish(request).outcome is PublishOutcome.PUBLISHED
 
 
 @pytest.mark.integration
