@@ -184,7 +184,10 @@ def _describe(name: str, route: dict[str, Any]) -> None:
         content = SQL_ANSWERS
     elif name.endswith("avatica-protobuf"):
         content = {"application/x-google-protobuf": {"schema": {**TEXT, "format": "binary"}}}
-    responses["200"] = {"description": "the answer", "content": content}
+    if "202" in responses:
+        responses["202"] = {"description": "it is begun"}
+    else:
+        responses["200"] = {"description": "the answer", "content": content}
     refusal = {"content": {JSON: {"schema": QUERY_ERROR if is_query else ERROR}}}
     responses["400"] = {"description": "the request is at fault", **refusal}
     if "{" in name:
