@@ -38,7 +38,7 @@ def matching(pattern: str, topics: Iterable[str]) -> list[str]:
 class TopicsSupplier:
     """`RecordSupplier` of known ``places``. For one thread, but `topic_id` may be asked from another one.
 
-    A supplier a topic exists while it is read, and one that asks for the topic's id.
+    A supplier a topic exists while it is read, else one that only asks for the topic's id.
     """
 
     def __init__(self, places: Iterable[Place], topic_id: str | None, opener: Opener) -> None:
@@ -158,9 +158,7 @@ class TopicsSupplier:
         found: dict[str, str] = {}
         for topic in sorted({place.topic for place in self._places.values()}):
             try:
-                if topic not in self._asking:
-                    self._asking[topic] = self._open(topic, self._ids.get(topic))
-                id_ = self._asking[topic].topic_id()
+                id_ = self._asker(topic).topic_id()
             except TopicMissing:
                 continue  # what was read of it is what it was
             expected = self._ids.get(topic, id_)
@@ -174,6 +172,13 @@ class TopicsSupplier:
         self._suppliers, self._asking, self._reading = {}, {}, {}
         for supplier in suppliers:
             supplier.close()
+
+    def _asker(self, topic: str) -> RecordSupplier:
+        """Who reads the topic, or one that only asks: a supplier may be asked for the id from another thread."""
+        supplier = self._suppliers.get(topic) or self._asking.get(topic)
+        if supplier is None:
+            supplier = self._asking[topic] = self._open(topic, self._ids.get(topic))
+        return supplier
 
     def _of(self, topic: str) -> RecordSupplier:
         supplier = self._suppliers.get(topic)

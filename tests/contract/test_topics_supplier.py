@@ -9,7 +9,7 @@ import pytest
 from ingest.protocol import Place, Source, split_ids
 from ingest.protocol.places import numbered
 from ingest.stream.memory import MemorySupplier
-from ingest.stream.supplier import OffsetOutOfRange, RecordSupplier, TopicMissing, TopicRecreated
+from ingest.stream.supplier import OffsetOutOfRange, TopicMissing, TopicRecreated
 from ingest.stream.topics import TopicsObserver, TopicsSupplier, matching
 from tests.contract.streams import Gatherer, MemoryBroker, Stream, values
 from tests.contract.test_record_supplier import STREAMS
@@ -25,13 +25,7 @@ def stream(request: pytest.FixtureRequest) -> Stream:
 
 
 def reader(stream: Stream, places: Sequence[Place], topic_id: str | None = None) -> TopicsSupplier:
-    return TopicsSupplier(places, topic_id, lambda topic, id_: opened(stream, topic, id_))
-
-
-def opened(stream: Stream, topic: str, topic_id: str | None) -> RecordSupplier:
-    supplier = stream.supplier(topic)
-    supplier._topic_id = topic_id  # type: ignore[attr-defined]  # as a task's supplier is built
-    return supplier
+    return TopicsSupplier(places, topic_id, lambda topic, _: stream.supplier(topic))
 
 
 class Names:
