@@ -51,11 +51,12 @@ def audit_table(
     if state is None:
         raise ServiceError(f"there is no table {table!r}; `siltstone segments list` names those that exist")
     report = Report(table)
-    ledger: list[LedgerRow] = []
+    # A supervisor whose topic was changed has several streams, and one ledger.
+    names = sorted({stream.supervisor for stream in state.streams})
+    by_name = {name: [row for row in _ledger(store, name) if row.version <= state.version] for name in names}
+    ledger = [row for name in names for row in by_name[name]]
     for stream in state.streams:
-        rows = [row for row in _ledger(store, stream.supervisor) if row.version <= state.version]
-        ledger += rows
-        audits = store.audit(stream.supervisor, PAGE)
+        rows, audits = by_name[stream.supervisor], store.audit(stream.supervisor, PAGE)
         # A replay's records lie in ranges that were published before.
         chain = [row for row in rows if row.topic == stream.topic and row.replayed_path is None]
         report.faults += chain_faults(stream, chain, audits)

@@ -216,3 +216,27 @@ def test_another_incarnation_of_a_topic_is_not_taken_for_the_one_read_before(sys
     eventually(lambda: system.records_read() == 60)
     at_rest(system)
     assert system.rows_published() == 110
+
+
+def test_the_audit_of_a_table_is_clean_after_a_topic_became_a_pattern_and_one_again(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    system = world.system
+    try:
+        system.stream.append("clicks", 0, [click(n) for n in range(30)])
+        world.post(SUPERVISOR, spec())
+        eventually(lambda: system.records_read() == 30)
+        at_rest(system)
+        system.stream.append("clicks", 1, [click(n) for n in range(10)] + [b"{"])
+        world.post(SUPERVISOR, pattern_spec("click.*"))
+        eventually(lambda: system.records_read() == 41)
+        at_rest(system)
+        world.post(SUPERVISOR, spec())
+        eventually(lambda: system.committed() == OffsetMap({0: 30, 1: 11}))
+        system.stream.append("clicks", 0, [click(1)])
+        eventually(lambda: system.records_read() == 42)
+        at_rest(system)
+        report = world.post("/siltstone/v1/verify/clicks")
+        assert report["faults"] == [] and report["exact"] is True
+        assert system.rows_published() == 41
+    finally:
+        system.stop()
