@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from ingest.clock import Clock
-from ingest.metadata.records import GroupState, TableState
+from ingest.metadata.records import GroupState, StreamOffsets, TableState
 from ingest.metadata.store import MetadataStore
 from ingest.offsets import OffsetMap, furthest
 from ingest.protocol import AttemptState, SequenceState
@@ -45,6 +45,7 @@ class StoreCatalog:
             return None
         rows = tuple(row.segment for row in state.segments if row.removed is None or row.removed > state.version)
         whole = since is None
+        streams = tuple(_read_now(state))
         return TableSnapshot(
             datasource=datasource,
             version=state.version,
@@ -52,8 +53,8 @@ class StoreCatalog:
             segments=rows if whole else (),
             added=() if whole else rows,
             removed=() if whole else state.removed,
-            committed={stream.supervisor: dict(stream.committed) for stream in state.streams},
-            epochs={stream.supervisor: dict(stream.epochs) for stream in state.streams},
+            committed={stream.supervisor: dict(stream.committed) for stream in streams},
+            epochs={stream.supervisor: dict(stream.epochs) for stream in streams},
             required=tuple(_required(state.groups)),
             attempts=tuple(_attempts(state.groups)),
         )
@@ -61,6 +62,20 @@ class StoreCatalog:
     def acknowledge(self, node: str, address: str, versions: dict[str, int]) -> None:
         detail = self._detail | self._told()
         self._store.renew_node(node, self._roles, address, self._clock.now_ms(), versions, detail)
+
+
+def _read_now(state: TableState) -> Iterable[StreamOffsets]:
+    """Of a supervisor that has read several topics the offsets of the one that its newest spec names: a spec with
+    another topic is taken only when all of the one before is published. None while it has no offsets yet."""
+    for stream in state.streams:
+        versions = state.specs.get(stream.supervisor)
+        if versions is None or _topic_of(orjson.dumps(versions[max(versions)])) == stream.topic:
+            yield stream
+
+
+@lru_cache(maxsize=1_000)
+def _topic_of(posted: bytes) -> str:
+    return parse_supervisor_spec(orjson.loads(posted))[0].io.topic
 
 
 def _required(groups: Iterable[GroupState]) -> Iterable[RequiredSequence]:

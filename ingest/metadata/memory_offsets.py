@@ -33,7 +33,9 @@ class MemoryOffsets(MemoryBase):
             stored = state.streams.get(key)
             if stored is None:
                 self._touch()
-                epochs = OffsetMap((p, 0) for p in starts)
+                others = [s.epochs.values() for s in state.streams.values() if s.supervisor == supervisor]
+                highest = max((epoch for epochs in others for epoch in epochs), default=None)
+                epochs = OffsetMap(dict.fromkeys(starts, rules.first_epoch(highest)))
                 stored = StreamOffsets(supervisor, topic, topic_id, starts, epochs, starts)
                 state.streams[key] = stored
                 state.stream_tables[key] = datasource

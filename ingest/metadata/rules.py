@@ -347,12 +347,18 @@ def marked(visibility: Visibility, used: bool, version: int) -> Visibility:
     return (*earlier, (added, version))
 
 
+def first_epoch(highest: int | None) -> int:
+    """The reset epoch of a stream's first offsets, above the ``highest`` of all streams its supervisor read before:
+    positions that were answered there must not pass for positions here (PR-4)."""
+    return 0 if highest is None else highest + 1
+
+
 def with_partitions(stored: StreamOffsets, starts: OffsetMap) -> StreamOffsets:
     """The stream with rows for those of ``starts`` that it did not know (PR-11)."""
     new = OffsetMap((p, o) for p, o in starts.items() if p not in stored.committed)
     return replace(
         stored,
         committed=stored.committed.with_(new),
-        epochs=stored.epochs.with_({p: 0 for p in new}),
+        epochs=stored.epochs.with_(dict.fromkeys(new, min(stored.epochs.values(), default=0))),
         starts=stored.starts.with_(new),
     )

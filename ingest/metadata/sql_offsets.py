@@ -57,7 +57,11 @@ class SqlOffsets(SqlBase):
             stored = load_offsets(connection, supervisor, topic)
             if stored is not None:
                 return stored
-            epochs = OffsetMap((p, 0) for p in starts)
+            columns = t.stream_offsets.c
+            highest = connection.execute(
+                sa.select(sa.func.max(columns.epoch)).where(columns.supervisor == supervisor)
+            ).scalar()
+            epochs = OffsetMap(dict.fromkeys(starts, rules.first_epoch(highest)))
             stored = StreamOffsets(supervisor, topic, topic_id, starts, epochs, starts)
             key = {"supervisor": supervisor, "topic": topic, "datasource": datasource, "topic_id": topic_id}
             connection.execute(sa.insert(t.streams).values(**key))
