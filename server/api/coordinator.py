@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,7 +59,10 @@ def _add_metadata(router: APIRouter, store: MetadataStore) -> None:
                     lead = b","
             yield b"[]" if lead == b"[" else b"]"
 
-        return StreamingResponse(lines(), media_type="application/json")
+        pieces = lines()
+        # Read before the answer begins, so that what refuses the first still has an error's status.
+        first = next(pieces)
+        return StreamingResponse(itertools.chain([first], pieces), media_type="application/json")
 
     @router.get("/metadata/datasources", openapi_extra=openapi.parameters(openapi.FULL))
     def datasources(request: Request) -> Response:
