@@ -39,6 +39,7 @@ class SupervisorConfig:
     restart_max_ms: int = 60_000
     patience_ms: int = 120_000
     reread_ms: int = 60_000  # for a replacement to read again what only dead attempts had read
+    settle_ms: int = 5_000  # of that, for what a dead one may have read beyond its last report
     reset_ms: int = 60_000  # for publishing what was read before a reset
     failed_restarts: int = 3  # after so many a posted spec gives up what could not be finished (PR-14)
     reset_automatically: bool = False  # offsets the stream no longer holds are moved without being asked
@@ -57,7 +58,7 @@ class SupervisorState:
     ``ended`` are attempts that ended lately: their numbers are not used again, and their workers
     are preferred for what follows them. ``resets`` are wishes not carried out yet, ``scaled`` the last
     decision on the number of tasks; ``parse_exceptions`` are the bad messages published under the
-    present version of the spec.
+    present version of the spec, ``alike_since`` is the version since which it has said the same (None: the present).
     """
 
     desired: DesiredState
@@ -67,3 +68,4 @@ class SupervisorState:
     resets: tuple[ResetWish, ...] = ()
     scaled: AuditRow | None = None
     parse_exceptions: int = 0
+    alike_since: int | None = None

@@ -110,6 +110,7 @@ class StreamDiscovery:
             self._time_lags.close()
 
     def _see(self, supplier: RecordSupplier) -> None:
+        began_ms = self._clock.monotonic_ms()
         stored = self._stored()  # before the look: what is committed after it may lie beyond the ends seen
         topic_id = supplier.topic_id()
         partitions = supplier.partitions()
@@ -124,9 +125,9 @@ class StreamDiscovery:
         if self._stopping:
             return
         committed = OffsetMap() if stored is None else stored.committed
-        now_ms, lags = self._clock.monotonic_ms(), self._view.time_lags
+        lags = self._view.time_lags
         self._view = StreamView(log_starts, log_ends, self._clock.now_ms(), None, topic_id, lags, self.places)
-        self._post(StreamSeen(now_ms, topic_id, starts, log_starts, log_ends, committed=committed))
+        self._post(StreamSeen(began_ms, topic_id, starts, log_starts, log_ends, committed=committed))
         if self._time_lags is not None and self._read is not None:
             self._view = replace(
                 self._view, time_lags=self._time_lags.measure(furthest(committed, self._read()), log_ends)

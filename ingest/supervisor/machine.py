@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ingest.offsets import OffsetMap, furthest
 from ingest.supervisor.invariants import check_groups
 from ingest.supervisor.machine_idle import IdleRules
 from ingest.supervisor.messages import (
@@ -90,7 +91,8 @@ class SupervisorMachine(IdleRules):
     def waiting_for(self) -> tuple[str, ...]:
         """What an operator's wish waits for at this moment, in words for a status."""
         waits = [
-            f"group {group.epoch}: a task reads again up to {group.reported.to_json()}, which an ended one had reached"
+            f"group {group.epoch}: a task reads again what ended ones had read, up to "
+            f"{furthest(group.reported, group.unheard_ends or OffsetMap()).to_json()}"
             for group in self.groups.values()
             if group.reader_wait_ms is not None and group.open is not None
         ]
@@ -225,6 +227,7 @@ class SupervisorMachine(IdleRules):
         other_topic = event.config.topic != self.config.topic
         if event.config.spec_version != self.config.spec_version:
             self.health.spec_changed()
+            self.alike_since = event.config.spec_version if event.other else self.alike_since
         self.desired = event.desired
         self.take_config(event.config)
         self.rested = False

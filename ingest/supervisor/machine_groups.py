@@ -44,6 +44,7 @@ class GroupRules(ReplicaRules):
         self.offsets = event.state.offsets
         self._take_wishes(event.state.resets)
         self.published_exceptions = event.state.parse_exceptions
+        self.alike_since = event.state.alike_since or self.config.spec_version
         self.loaded, self.storing_offsets = True, False
         self.reloading = self.reload_sent = False
         self.opening = set()
@@ -67,13 +68,14 @@ class GroupRules(ReplicaRules):
             commands += [command for replica in group.running() for command in self.tell(group, replica)]
         return commands
 
-    @staticmethod
-    def _remember(group: Group, before: Group | None, event: StateLoaded) -> None:
+    def _remember(self, group: Group, before: Group | None, event: StateLoaded) -> None:
         """Attempt numbers and workers of ended attempts, so that none is used twice."""
         if before is not None:
             group.attempt_numbers.update(before.attempt_numbers)
             group.last_workers.update(before.last_workers)
             group.failures, group.restart_ms = before.failures, before.restart_ms
+            group.unheard_since_ms, group.unheard_ends = before.unheard_since_ms, before.unheard_ends
+            group.excused = before.excused
             group.parse_exceptions.update((n, c) for n, c in before.parse_exceptions.items() if n in group.sequences)
             for token, replica in before.replicas.items():
                 if token in group.replicas:
@@ -84,6 +86,8 @@ class GroupRules(ReplicaRules):
                 group.attempt_numbers[attempt.task_id] = max(known, attempt.attempt)
                 if attempt.worker:
                     group.last_workers.setdefault(attempt.task_id, attempt.worker)
+                if before is None and attempt.state in (AttemptState.FAILED, AttemptState.FENCED):
+                    self.note_unheard(group)
 
     def _end_all(self, group: Group, why: str) -> list[Command]:
         """Its rows are read again by others: every attempt is fenced."""
@@ -101,6 +105,7 @@ class GroupRules(ReplicaRules):
         event = self._seen_by_now(event)
         self.topic_id = event.topic_id
         self.log_starts, self.log_ends = event.log_starts, event.log_ends
+        self.note_ends(event.now_ms, event.log_ends)
         self._judge_stream(event)
         if self.storing_offsets or self.desired is DesiredState.TERMINATED or not event.starts:
             return []
@@ -247,10 +252,11 @@ class GroupRules(ReplicaRules):
 
     def give_up_old_spec(self, group: Group) -> list[Command]:
         """No attempt can finish what was opened under an earlier spec: a posted one reads it again under
-        its own terms (PR-14). A moment's absence is not enough, and who lives may still finish it."""
+        its own terms (PR-14). A moment's absence is not enough, and who lives may still finish it; a resumption
+        is no cure, and voided in a suspension the rows would leave the answers."""
         record = next(iter(group.in_order()), None)
         hopeless = group.failures >= self.config.failed_restarts and not group.running() and not group.voiding
-        if record is None or not hopeless or record.spec_version == self.config.spec_version:
+        if record is None or not hopeless or record.spec_version >= self.alike_since:
             return []
         return self.void_from(group, record.ref.number, f"no attempt could finish it under spec {record.spec_version}")
 

@@ -204,7 +204,7 @@ class ReplicaRules(RoundRules):
         group, replica = found
         succeeded = event.succeeded is True
         self.health.task_ended(self.wall_ms, succeeded, event.error or f"{replica.attempt.task_id} was killed")
-        if not succeeded:
+        if not succeeded and self.now_ms >= group.restart_ms:  # replicas that die together are one failure
             wait_ms = min(self.config.restart_ms << group.failures, self.config.restart_max_ms)
             group.failures = min(group.failures + 1, 16)
             group.restart_ms = self.now_ms + wait_ms
@@ -222,6 +222,7 @@ class ReplicaRules(RoundRules):
         if found is None or event.attempt.state.is_live:
             return []
         group, replica = found
+        self.note_ended(group, replica, event.attempt.state)
         del group.replicas[replica.token]
         self.group_of.pop(replica.token, None)
         if replica.attempt.worker:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from ingest.metadata.records import NextSequence
-from ingest.offsets import OffsetMap, furthest
 from ingest.protocol import (
     PROTOCOL_VERSION,
     PauseCommand,
     ResumeCommand,
     SealCommand,
-    SequenceRecord,
     StopCommand,
 )
 from ingest.supervisor.agreement import CheckpointRound, RoundReason, RoundStep
+from ingest.supervisor.machine_readers import ReaderRules
 from ingest.supervisor.messages import (
     CheckpointAsked,
     Command,
@@ -24,10 +23,10 @@ from ingest.supervisor.messages import (
     TaskAnswered,
     TaskSilent,
 )
-from ingest.supervisor.state import Group, Replica, SupervisorStateBase
+from ingest.supervisor.state import Group, Replica
 
 
-class RoundRules(SupervisorStateBase):
+class RoundRules(ReaderRules):
     """One round per group at a time; each step has a deadline; a late reply answers nothing."""
 
     def reload(self) -> list[Command]:
@@ -90,26 +89,6 @@ class RoundRules(SupervisorStateBase):
             return RoundReason.RELEASE
         return RoundReason.CUT_OVER if group.open.spec_version != self.config.spec_version else None
 
-    def awaits_reader(self, group: Group) -> bool:
-        """Whether what was read of the open sequence has no living reader who got as far: then its end
-        waits, for a time, for a replacement that reads it again (PR-10). Past that time it is ended
-        where it was last reported, and whoever can reads up to there."""
-        record = group.open
-        lost = record is not None and not record.start.reached(
-            OffsetMap((p, o) for p, o in self.log_starts.items() if p in group.reported)
-        )
-        if record is None or lost or record.start.reached(group.reported) or self._is_read_by_living(group, record):
-            group.reader_wait_ms = None
-            return False
-        if group.reader_wait_ms is None:
-            group.reader_wait_ms = self.now_ms + self.config.reread_ms
-        return self.now_ms < group.reader_wait_ms
-
-    @staticmethod
-    def _is_read_by_living(group: Group, record: SequenceRecord) -> bool:
-        readers = [r.attempt for r in group.running() if r.attempt.positions_sequence == record.ref.number]
-        return furthest(record.start, *(a.positions for a in readers)).reached(group.reported)
-
     # ------------------------------------------------------------ steps
 
     def advance_round(self, group: Group) -> list[Command]:
@@ -130,7 +109,7 @@ class RoundRules(SupervisorStateBase):
         """Every replica reported, or time is up: go on with those that did; none did: give up."""
         round_.reported = group.reported
         silent = bool(round_.awaiting) and not round_.positions
-        if silent or round_.is_void():
+        if silent or round_.is_void() or not self.is_heard_out(group, round_):
             return self._give_up(group, round_)
         end = round_.save()
         following = None if round_.reason is RoundReason.RELEASE else self.next_sequence()

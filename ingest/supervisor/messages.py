@@ -118,7 +118,7 @@ class StreamSeen:
     """The topic was listed. ``starts``: where a partition without stored offsets begins (resolved
     once, to numbers); ``log_starts``/``log_ends``: what the stream holds; ``topic`` None: the present;
     ``places``: what its numbers stand for, of several topics; ``committed``: the offsets stored before the look
-    began, the only ones it can contradict."""
+    began, at ``now_ms``: the only ones it can contradict."""
 
     now_ms: int
     topic_id: str | None
@@ -287,11 +287,13 @@ class PublishSeen:
 
 @dataclass(frozen=True, slots=True)
 class DesiredChanged:
-    """An operator posted a spec, suspended, resumed or terminated (stored)."""
+    """An operator posted a spec, suspended, resumed or terminated (stored). ``other``: the spec says something
+    else than the one before; a resumption is a new version of the same."""
 
     now_ms: int
     desired: DesiredState
     config: SupervisorConfig
+    other: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,8 +156,9 @@ class SupervisorRunner:
     def change(self, record: SupervisorRecord, spec: SupervisorSpec) -> None:
         """An operator's wish that is already stored: another spec, suspend, resume or terminate."""
         config = config_of(spec, record.version)
-        self.post(DesiredChanged(self._ports.clock.monotonic_ms(), record.desired, config))
-        if spec.posted != self._spec.posted:
+        other = spec.posted != self._spec.posted
+        self.post(DesiredChanged(self._ports.clock.monotonic_ms(), record.desired, config, other))
+        if other:
             self._spec = spec
             self._discovery.stop()
             self._discovery = self._discover(spec)

@@ -99,6 +99,10 @@ class Group:
     reported: OffsetMap = OffsetMap()  # the furthest that any attempt has said of the open sequence (PR-7)
     parse_exceptions: dict[int, int] = field(default_factory=dict)  # by sequence, the most that anybody has said
     reader_wait_ms: int | None = None  # until when a release waits for somebody who has read as far again
+    reached_ms: int | None = None  # since when a living reader has read as far as was reported
+    unheard_since_ms: int | None = None  # when an attempt was lost that may have read more than it reported
+    unheard_ends: OffsetMap | None = None  # where the log ended after that
+    excused: set[str] = field(default_factory=set)  # silent ones that a suspension has waited for
 
     @property
     def open(self) -> SequenceRecord | None:
@@ -193,6 +197,7 @@ class SupervisorStateBase:
         self.task_count = config.task_count
         self.published_exceptions = 0  # bad messages published under the present version of the spec
         self.stopped: str | None = None  # why nothing is read any more until an operator acts (PR-16)
+        self.alike_since = config.spec_version  # the version since which the spec has said the same
         self.scaling = False  # a decision is on its way to the store
         self.rested = False
         self.idle = False  # the stream is quiet: nothing is read until it is not

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ingest.clock import Clock
-from ingest.metadata.records import StreamOffsets
+from ingest.metadata.records import GroupState, StreamOffsets
 from ingest.metadata.store import MetadataStore
 from ingest.protocol import AttemptRecord, AttemptState, SequenceRecord, TaskSpec, pattern_of
 from ingest.supervisor.config import SupervisorConfig, SupervisorState
@@ -70,16 +70,31 @@ class StoreCommands:
     def state(self, config: SupervisorConfig) -> StateLoaded:
         record = self._store.supervisor(config.supervisor)
         assert record is not None
+        groups = tuple(self._store.groups(config.supervisor))
         state = SupervisorState(
             record.desired,
             self._store.offsets(config.supervisor, config.topic),
-            tuple(self._store.groups(config.supervisor)),
+            groups,
             tuple(self._store.attempts(config.supervisor, False, ENDED_ATTEMPTS)),
             tuple(wish for wish in self._store.reset_wishes(config.supervisor) if wish.topic == config.topic),
             None if config.scaling is None else self._store.last_audit(config.supervisor, "scale"),
             self._store.parse_exceptions(config.supervisor, config.spec_version),
+            self._alike_since(config, groups),
         )
         return StateLoaded(self._clock.monotonic_ms(), self._clock.now_ms(), state)
+
+    def _alike_since(self, config: SupervisorConfig, groups: tuple[GroupState, ...]) -> int | None:
+        """Looked for only where something unpublished was opened under an earlier version."""
+        used = {r.spec_version for group in groups for r in group.sequences if r.spec_version < config.spec_version}
+        if not used:
+            return None
+        specs = {entry.version: entry.spec for entry in self._store.history(config.supervisor) if entry.spec}
+        present, since = specs.get(config.spec_version), config.spec_version
+        for version in sorted((v for v in specs if v < since), reverse=True):
+            if specs[version] != present:
+                break
+            since = version
+        return since
 
     def execute(self, config: SupervisorConfig, command: StoreCommand) -> Event:
         store, generation, name = self._store, self._generation, config.supervisor

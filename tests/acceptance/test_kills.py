@@ -44,8 +44,7 @@ def test_killed_tasks_lose_nothing_while_reading_and_publishing(
                 os.kill(victim, signal.SIGKILL)
                 killed.add(victim)
             wait_for(lambda: watcher.last[0] == edits.all_sent(), 90, "every row is seen")
-            # What was reported must be published by a suspension, whoever dies before the end is saved.
-            wait_for(lambda: _reported(service) == COUNT, 60, "what was read is reported")
+            # What was seen must be published by a suspension, whoever dies before it was even reported.
             service.client.supervisor_action("wikipedia", "suspend")
             for process in service.task_processes()[:1]:
                 os.kill(process.pid, signal.SIGKILL)
@@ -78,12 +77,6 @@ def test_tasks_read_on_without_their_server_and_the_next_one_adopts_them(kafka: 
 
 def _has_grown(watcher: Watcher, count: int) -> bool:
     return watcher.last[0] >= count
-
-
-def _reported(service: Service) -> int:
-    """Records before the positions that tasks have told the overlord; all partitions begin at 0."""
-    tasks = service.client.supervisor_status("wikipedia")["payload"]["activeTasks"]
-    return max((sum(task["currentOffsets"].values()) for task in tasks), default=0)
 
 
 def _positions(task: ProcessIdentity) -> int:

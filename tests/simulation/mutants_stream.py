@@ -1,4 +1,4 @@
-"""Supervisors that judge wrongly what the stream no longer holds."""
+"""Supervisors that judge wrongly what the stream no longer holds, or how far somebody lost had read it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from ingest.offsets import OffsetMap
-from ingest.supervisor import machine_groups
+from ingest.supervisor import machine_groups, machine_rounds
 from tests.simulation.mutation import Mutant
 
 Groups = machine_groups.GroupRules
+Rounds = machine_rounds.RoundRules
 
 
 def _nothing(*_: Any) -> None:
@@ -88,5 +89,17 @@ MUTANTS = [
         "a task that comes back with its rows ends the automatic reset",
         "PR-17",
         lambda: [(Groups, "_keep_what_is_held", _only_what_is_published)],
+    ),
+    Mutant(
+        "last-moment-lost",
+        "what a dead task may have read since its last report is read again before a suspension ends",
+        "PR-10",
+        lambda: [(Rounds, "note_ended", _nothing)],
+    ),
+    Mutant(
+        "silent-not-heard-out",
+        "a suspension does not end over a silent replica before another has read on",
+        "PR-10",
+        lambda: [(Rounds, "is_heard_out", lambda *_: True)],
     ),
 ]

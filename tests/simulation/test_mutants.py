@@ -54,7 +54,6 @@ SEEN = {
     "reported-forgotten": 2,
     "broken-spec-kept": 20,
     "expired-not-moved": 34,
-    "held-by-any": 9249,
     "claims-ignored": 95,
     "waiting-holds-slot": 151,
     "stopping-unheard": 10296,
@@ -76,6 +75,7 @@ PUBLISH = "tests.unit.protocol.test_task_publish"
 ROUNDS = "tests.unit.protocol.test_supervisor_rounds"
 REPLICAS = "tests.unit.protocol.test_supervisor_replicas"
 GROUPS = "tests.unit.protocol.test_supervisor_groups"
+READERS = "tests.unit.protocol.test_supervisor_readers"
 EXCEPTIONS = "tests.unit.protocol.test_supervisor_exceptions"
 SCALING = "tests.unit.protocol.test_supervisor_scaling"
 AGREEMENT = "tests.unit.protocol.test_agreement"
@@ -126,6 +126,12 @@ UNSEEN: dict[str, tuple[str, str] | tuple[str, str, dict[str, object]]] = {
         {"reason": "suspended"},
     ),
     "automatic-moves-back": (GROUPS, "test_what_was_read_before_an_automatic_reset_is_not_read_again"),
+    "held-by-any": (GROUPS, "test_who_reads_on_behind_a_lost_range_holds_nothing_of_it"),
+    "last-moment-lost": (
+        READERS,
+        "test_what_a_dead_task_may_have_read_since_it_reported_is_read_again_before_a_suspension_ends",
+    ),
+    "silent-not-heard-out": (READERS, "test_a_silent_replica_is_waited_for_once"),
     "back-in-vain": (GROUPS, "test_a_task_that_comes_back_with_its_rows_ends_the_automatic_reset"),
     "held-not-counted": (GROUPS, "test_what_somebody_has_read_has_not_expired"),
     "empty-overtaken": (STORE, "test_a_later_group_does_not_overtake_a_range_that_is_empty_where_they_meet"),

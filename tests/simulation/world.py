@@ -65,6 +65,7 @@ TIMING = SupervisorConfig(
     patience_ms=5_000,
     reset_ms=6_000,
     reread_ms=6_000,
+    settle_ms=1_500,
     reset_automatically=True,
 )
 LIMITS = TaskLimits(

@@ -53,7 +53,8 @@ class Lead:
         assert record is not None
         groups = tuple(self.store.groups("edits"))
         scaled = self.store.last_audit("edits", "scale")
-        state = SupervisorState(record.desired, self.store.offsets("edits", "edits"), groups, scaled=scaled)
+        ended = tuple(self.store.attempts("edits", False, 100))
+        state = SupervisorState(record.desired, self.store.offsets("edits", "edits"), groups, ended, scaled=scaled)
         return m.StateLoaded(self.now_ms, WALL_MS + self.now_ms, state)
 
     # ------------------------------------------------------------ events

@@ -90,6 +90,7 @@ def test_what_only_a_dead_task_had_read_is_read_again_before_its_sequence_ends(r
     lead.run("t2")
     lead.beat("t2", 0, 4, 3)
     assert lead.group.round is None and lead.machine.waiting_for()
+    lead.post(m.StreamSeen(lead.now_ms, "id", at(0, 0), at(0, 0), at(6, 3)))
     lead.beat("t2", 0, 6, 3)
     number = lead.machine.round_number
     assert [c.end for c in lead.paused("t2", number, 0, 7, 3) if isinstance(c, m.SealSequence)] == [at(7, 3)]
