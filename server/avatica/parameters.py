@@ -60,7 +60,10 @@ def _parameter(at: int, item: Any) -> SqlParameter:
     plain = _PLAIN.get(kind)
     if plain is not None:
         type_, read = plain
-        return SqlParameter(type_, read(value))
+        try:
+            return SqlParameter(type_, read(value))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidQuery(f"parameter {at}: {str(value)[:100]!r} is no {kind}") from error
     if kind in ("NUMBER", "BIG_DECIMAL", "BIG_INTEGER"):
         return _number(at, value)
     if kind == "ARRAY" and isinstance(value, list):

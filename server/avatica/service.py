@@ -110,7 +110,7 @@ class AvaticaService:
 
     def _connection_sync(self, request: Message) -> Message:
         connection = self._connection(request)
-        given = request.get("connProps") or {}
+        given = _object(request, "connProps")
         connection.properties |= {key: value for key, value in given.items() if value is not None}
         fixed = {"connProps": "connPropsImpl", "autoCommit": True, "readOnly": True, "transactionIsolation": 0}
         props = {"catalog": "druid", "schema": ""} | connection.properties | fixed | {"dirty": False}
@@ -156,7 +156,7 @@ class AvaticaService:
         return {"response": "prepare", "statement": handle}
 
     def _execute(self, request: Message) -> Message:
-        handle = request.get("statementHandle") or {}
+        handle = _object(request, "statementHandle")
         connection = self._connections.get(handle.get("connectionId"))
         statement = self._connections.statement(connection, handle.get("id"))
         if statement is None:
@@ -271,6 +271,13 @@ class AvaticaService:
 
 def _context(connection: Connection) -> dict[str, object]:
     return dict(connection.context)
+
+
+def _object(request: Message, name: str) -> Message:
+    value = request.get(name) or {}
+    if not isinstance(value, dict):
+        raise InvalidQuery(f"{request.get('request')}: {name} must be an object")
+    return value
 
 
 def _sql_of(request: Message) -> str:
