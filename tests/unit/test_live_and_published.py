@@ -36,8 +36,12 @@ DIMENSIONS: list[Any] = [
     {"type": "auto", "name": "longs", "castToType": "ARRAY<LONG>"},
     {"type": "auto", "name": "texts", "castToType": "ARRAY<STRING>"},
     {"type": "auto", "name": "doubles", "castToType": "ARRAY<DOUBLE>"},
+    {"type": "long", "name": "l"},
+    {"type": "double", "name": "d"},
+    {"type": "float", "name": "f"},
+    {"type": "auto", "name": "text", "castToType": "STRING"},
 ]
-FIELDS = ("s", "j", "a", "longs", "texts", "doubles")
+FIELDS = ("s", "j", "a", "longs", "texts", "doubles", "l", "d", "f", "text")
 
 
 def schema_with(**dimensions_spec: Any) -> dict[str, Any]:
@@ -90,6 +94,9 @@ def both(spec: SupervisorSpec, batches: list[list[dict[str, Any]]]) -> tuple[lis
         spilled = live_rows(spec, rows, root)
         files = [file.path for file in merged(rows).files]
         groups = [FileGroup(read_footer(path).schema, (str(path),)) for path in files]
+        counters = rows.counters()
+        fates = ("good", "partly_good", "unparseable", "filtered", "tombstones", "early", "late")
+        assert sum(counters.get(fate, 0) for fate in fates) == first, "each message ends in one counter"
         return in_memory, spilled, selected(use_of(spec, [group.schema for group in groups], []), groups, [])
 
 
