@@ -67,6 +67,45 @@ def test_a_registry_that_is_away_holds_reading_up_says_so_and_nothing_is_lost(
     assert sum(row.counts[0].good for row in system.ledger()) == 200
 
 
+def test_a_new_schema_id_while_the_registry_is_away_holds_its_group_says_so_and_others_go_on(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "UNREADABLE_MS", 200)
+
+    class Away(MemorySchemas):
+        """It went away after the first schema had been asked for."""
+
+        def find(self, schema_id: int) -> WriterSchema | None:
+            if schema_id == 2 and self.trouble is not None:
+                raise self.trouble
+            return self.schemas.get(schema_id)
+
+    schema = WriterSchema("AVRO", (("own", json.dumps(SCHEMA)),))
+    schemas = Away({1: schema, 2: schema})
+    schemas.trouble = AWAY
+    system.schemas = lambda registry: schemas
+    system.stream.create_topic("clicks", 2)
+    system.start()
+    system.overlord.submit(avro_spec(taskCount=2))
+    system.stream.append("clicks", 0, clicks(10, schema_id=2))
+    system.stream.append("clicks", 1, clicks(10))
+
+    def read() -> list[int]:
+        return sorted(sum(task.runner.view.positions.values()) for task in system.tasks())
+
+    eventually(lambda: read() == [0, 10], what="the other group reads")
+    eventually(lambda: not system.overlord.status("clicks")["payload"]["healthy"], what="the supervisor says so")
+    told = json.dumps(system.overlord.status("clicks"))
+    assert "schema registry at http://registry:8081" in told and "reading waits" in told
+    system.stream.append("clicks", 1, clicks(5))
+    eventually(lambda: read() == [0, 15], what="and reads on")
+    schemas.trouble = None
+    eventually(lambda: read() == [10, 15])
+    eventually(lambda: system.overlord.status("clicks")["payload"]["healthy"], what="healthy again")
+    system.overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 25)
+
+
 def test_a_format_that_reads_keys_and_headers_takes_over_at_a_checkpoint(system: System, tmp_path: Path) -> None:
     system.stream.create_topic("clicks", 1)
     system.start()
