@@ -20,6 +20,8 @@ from segments.expression.tree import Call, Lambda
 
 # Expression functions that are a SQL function under another name, or under their own in upper case.
 _AS_SQL = {
+    "bitwiseconvertdoubletolongbits": "BITWISE_CONVERT_DOUBLE_TO_LONG_BITS",
+    "bitwiseconvertlongbitstodouble": "BITWISE_CONVERT_LONG_BITS_TO_DOUBLE",
     "bitwiseand": "BITWISE_AND",
     "bitwisecomplement": "BITWISE_COMPLEMENT",
     "bitwiseor": "BITWISE_OR",
@@ -30,12 +32,10 @@ _AS_SQL = {
     "format": "STRING_FORMAT",
     "log": "LN",
     "pow": "POWER",
-    "remainder": "MOD",
     "signum": "SIGN",
     "timestamp_ceil": "TIME_CEIL",
     "timestamp_extract": "TIME_EXTRACT",
     "timestamp_floor": "TIME_FLOOR",
-    "timestamp_format": "TIME_FORMAT",
     "timestamp_parse": "TIME_PARSE",
     "timestamp_shift": "TIME_SHIFT",
     "todegrees": "DEGREES",
@@ -194,6 +194,33 @@ def _two(compiler: Compiler, tree: Call) -> Term:
     return t.expression(f"CASE WHEN {both} THEN {name}({pair[0].sql}, {pair[1].sql}) END", type_)
 
 
+@function("remainder", "scalb", "ulp", "nextup", "nextafter", "getexponent")
+def _of_doubles(compiler: Compiler, tree: Call) -> Term:
+    """As IEEE 754 has them."""
+    sides = [cast_to(as_number(value), DOUBLE).sql for value in _values(compiler, tree)]
+    infinity = "CAST('Infinity' AS DOUBLE)"
+    formula = {
+        "remainder": "{0} - {1} * round_even({0} / {1}, 0)",
+        "scalb": "{0} * pow(2, trunc({1}))",
+        "ulp": f"CASE WHEN isinf({{0}}) THEN {infinity} ELSE nextafter(abs({{0}}), {infinity}) - abs({{0}}) END",
+        "nextup": f"nextafter({{0}}, {infinity})",
+        "nextafter": "nextafter({0}, {1})",
+        "getexponent": "CASE WHEN {0} = 0 THEN -1023 WHEN isfinite({0}) THEN floor(log2(abs({0}))) ELSE 1024 END",
+    }[tree.name]
+    found = t.expression(formula.format(*sides), DOUBLE)
+    return cast_to(found, BIGINT) if tree.name == "getexponent" else found
+
+
+@function("timestamp_format")
+def _timestamp_format(compiler: Compiler, tree: Call) -> Term:
+    terms = _values(compiler, tree)
+    if len(terms) > 1 and not terms[1].is_null:
+        return call(compiler.session, "TIME_FORMAT", *terms)
+    zone = terms[2:] or [t.text("UTC")]
+    text = call(compiler.session, "TIME_FORMAT", terms[0], t.text("yyyy-MM-dd'T'HH:mm:ss.SSSZZ"), *zone)
+    return t.expression(f"regexp_replace({text.sql}, '[+]00:00$', 'Z')", VARCHAR)
+
+
 @function("hypot", "copysign", "expm1", "log1p")
 def _composed(compiler: Compiler, tree: Call) -> Term:
     sides = [cast_to(as_number(value), DOUBLE).sql for value in _values(compiler, tree)]
@@ -232,7 +259,8 @@ def _strpos(compiler: Compiler, tree: Call) -> Term:
         return t.expression(f"strpos({sides[0]}, {sides[1]}) - 1", INTEGER)
     start = as_long(from_[0]).sql
     rest = f"strpos(substring({sides[0]}, {start} + 1), {sides[1]})"
-    return t.expression(f"CASE WHEN {rest} > 0 THEN {rest} + {start} - 1 ELSE -1 END", INTEGER)
+    found = f"CASE WHEN {rest} > 0 THEN {rest} + {start} - 1 WHEN {rest} = 0 THEN -1 END"
+    return t.expression(found, INTEGER)
 
 
 @function("bloom_filter_test")

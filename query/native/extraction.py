@@ -44,7 +44,7 @@ def extracted(session: Session, part: Part, operand: Term) -> Term:
 
 
 def _called(session: Session, part: Part, operand: Term) -> Term:
-    return call(session, _NAMED[part.type], as_string(operand))
+    return as_string(call(session, _NAMED[part.type], as_string(operand)))
 
 
 def _time_format(session: Session, part: Part, operand: Term) -> Term:
@@ -104,14 +104,14 @@ def _substring(session: Session, part: Part, operand: Term) -> Term:
 
 
 def _bucket(session: Session, part: Part, operand: Term) -> Term:
-    """The start of a number's bucket, as text; what is no number stays as it is."""
+    """The start of a number's bucket, as text; what is no number has none."""
     size, offset = part.number("size", 1.0), part.number("offset", 0.0)
     if size <= 0:
         raise InvalidQuery(f"{part.at('size')}: must be above 0")
     number = cast_to(operand, DOUBLE).sql
     start = f"(floor(({number} - {offset!r}) / {size!r}) * {size!r} + {offset!r})"
     spelled = f"CAST(CAST({start} AS BIGINT) AS VARCHAR)" if size % 1 == 0 and offset % 1 == 0 else _text(start)
-    return t.expression(f"coalesce({spelled}, {as_string(operand).sql})", VARCHAR)
+    return t.expression(spelled, VARCHAR)
 
 
 def _text(number: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +48,9 @@ def filter_sql(rows: Rows, part: Part, depth: int = 0) -> str:
         return f"({f' {kind.upper()} '.join(found) or ('TRUE' if kind == 'and' else 'FALSE')})"
     if kind == "not":
         return f"(NOT {filter_sql(rows, part.part('field'), depth + 1)})"
+    if kind in ("istrue", "isfalse"):
+        test = filter_sql(rows, part.part("field"), depth + 1)
+        return f"({test} IS NOT DISTINCT FROM {'TRUE' if kind == 'istrue' else 'FALSE'})"
     if kind in ("true", "false"):
         return kind.upper()
     if kind in ("javascript", "spatial"):
@@ -78,7 +82,17 @@ def _selector(rows: Rows, part: Part) -> str:
     operand, value = _operand(rows, part), part.get("value")
     if value is None:
         return _missing(operand)
+    if operand.family in (Family.LONG, Family.DOUBLE) and not _is_number(value):
+        # No number is that text; of null nothing is known.
+        return f"(CASE WHEN {operand.sql} IS NOT NULL THEN FALSE END)"
     return _equal(rows, operand, value if isinstance(value, bool | int | float) else str(value))
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except (TypeError, ValueError):
+        return False
 
 
 def _equal(rows: Rows, operand: Term, value: Any) -> str:
@@ -146,19 +160,37 @@ def _bound(rows: Rows, part: Part) -> str:
     sides = _sides(part, "lowerStrict", "upperStrict")
     if not sides:
         return f"(NOT {_missing(operand)})"
+    as_numbers = operand.family in (Family.LONG, Family.DOUBLE) and order == "numeric"
 
     def test(one: Term) -> str:
-        as_numbers = one.family in (Family.LONG, Family.DOUBLE) and order in ("numeric", "alphanumeric")
+        one = one if as_numbers else as_string(one)
         parts = []
         for symbol, value in sides:
             if as_numbers:
-                parts.append(compare(_frame(rows), symbol, one, _number(value)).sql)
+                parts.append(_numeric_side(rows, symbol, one, value))
             else:
                 limit = sort_key(rows.session, t.text(str(value)), order)
                 parts.append(f"{sort_key(rows.session, one, order)} {symbol} {limit}")
         return f"({' AND '.join(parts)})"
 
-    return _any(rows, operand, test)
+    found = _any(rows, operand, test)
+    if (
+        operand.family is not Family.STRING
+        or part.has("lower")
+        or (part.get("upper") == "" and part.flag("upperStrict"))
+    ):
+        return found
+    # Null is the smallest text.
+    return f"({_missing(operand)} OR coalesce({found}, FALSE))"
+
+
+def _numeric_side(rows: Rows, symbol: str, one: Term, value: Any) -> str:
+    """A side that is no number lets nothing pass."""
+    try:
+        limit = _number(value)
+    except InvalidQuery:
+        return f"(CASE WHEN {one.sql} IS NOT NULL THEN FALSE END)"
+    return compare(_frame(rows), symbol, one, limit).sql
 
 
 def _sides(part: Part, lower_open: str, upper_open: str) -> list[tuple[str, Any]]:
@@ -220,7 +252,11 @@ def _search(rows: Rows, part: Part) -> str:
 def _interval(rows: Rows, part: Part) -> str:
     operand = _operand(rows, part)
     intervals = condensed(parse_interval(item) for item in part.items("intervals"))
-    return time_within(operand if operand.family is Family.LONG else cast_to(operand, BIGINT), intervals)
+
+    def within(one: Term) -> str:
+        return time_within(one if one.family is Family.LONG else cast_to(one, BIGINT), intervals)
+
+    return _any(rows, operand, within)
 
 
 def _expression(rows: Rows, part: Part) -> str:
@@ -237,7 +273,11 @@ def _columns_equal(rows: Rows, part: Part) -> str:
     if len(terms) < 2:
         raise InvalidQuery(f"{part.at('dimensions')}: at least two are needed")
     if any(one.type.multi for one in terms):
-        pairs = [compare(_frame(rows), "=", terms[0], other).sql for other in terms[1:]]
+        missing = _missing(terms[0])
+        pairs = [
+            f"(({missing} AND {_missing(other)}) OR coalesce({compare(_frame(rows), '=', terms[0], other).sql}, FALSE))"
+            for other in terms[1:]
+        ]
     else:
         texts = [as_string(one).sql for one in terms]
         pairs = [f"{texts[0]} IS NOT DISTINCT FROM {other}" for other in texts[1:]]

@@ -52,11 +52,11 @@ def _alphanumeric(session: Session, text: Term) -> str:
     """Runs of digits compare as numbers: each becomes its length, its digits, and what zeros stood before."""
     name = session.fresh("x")
     digits = f"ltrim({name}, '0')"
-    number = f"printf('%05d', length({digits})) || {digits} || printf('%05d', length({name}))"
+    # Digits come before everything else.
+    number = f"'0' || printf('%05d', length({digits})) || {digits} || printf('%05d', length({name}))"
     runs = f"regexp_extract_all({text.sql}, '[0-9]+|[^0-9]+')"
-    return (
-        f"list_transform({runs}, lambda {name}: CASE WHEN {name}[1] BETWEEN '0' AND '9' THEN {number} ELSE {name} END)"
-    )
+    is_number = f"{name}[1] BETWEEN '0' AND '9'"
+    return f"list_transform({runs}, lambda {name}: CASE WHEN {is_number} THEN {number} ELSE '1' || {name} END)"
 
 
 def ordered(key: str, descending: bool = False) -> str:

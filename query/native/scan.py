@@ -139,7 +139,7 @@ def search(setting: Setting) -> Draft:
             source += f" CROSS JOIN LATERAL (SELECT {spread(term)} AS m) AS {member}"
             term = Term(f"{member}.m", VARCHAR)
         text = as_string(term)
-        tests = [*read.conditions, f"{text.sql} IS NOT NULL", matches(setting.session, text, wanted)]
+        tests = [*read.conditions, matches(setting.session, text, wanted)]
         items = f"CAST({bucket} AS BIGINT) AS t, {t.text_sql(dimension.name)} AS d, {text.sql} AS v, count(*) AS n"
         selects.append(f"SELECT {items} FROM {source} WHERE {' AND '.join(tests)} GROUP BY 1, 3")
     empty = "SELECT CAST(NULL AS BIGINT) AS t, '' AS d, '' AS v, CAST(0 AS BIGINT) AS n WHERE FALSE"

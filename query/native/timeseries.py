@@ -212,7 +212,9 @@ def _metric_order(setting: Setting, groups: Groups, metric: Part, inverted: bool
         test = f" WHERE {key} {'<' if inverted else '>'} {stop}"
     if order == "numeric":
         tie = ordered("d0", descending=not inverted)
-    return f"{ordered(key, inverted)}, {tie}", test
+    # Null is the first one either way.
+    first = "(d0 IS NULL) DESC, " if inverted else ""
+    return f"{first}{ordered(key, inverted)}, {tie}", test
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,8 +265,17 @@ def _within_bounds(call: Aggregation) -> Term:
     return Term(call.sql("quantile_disc", f"CAST({kept} AS DOUBLE)", repr(share)), DOUBLE)
 
 
+def _one_value(call: Aggregation) -> Term:
+    """The value of a row; of several members their text, as Druid aggregates a multi-value string."""
+    value = call.term(0)
+    if not value.type.multi:
+        return value
+    joined = f"'[' || array_to_string({value.sql}, ', ') || ']'"
+    return t.expression(f"CASE WHEN len({value.sql}) > 1 THEN {joined} ELSE list_extract({value.sql}, 1) END", VARCHAR)
+
+
 def _at_time(call: Aggregation, moment: Term, size_at: int) -> Term:
-    value = call.single()
+    value = _one_value(call)
     if call.distinct:
         raise InvalidQuery(f"{call.name} takes no DISTINCT")
     name = "arg_min_null" if call.name.startswith("EARLIEST") else "arg_max_null"
@@ -294,7 +303,7 @@ def _by_given_time(call: Aggregation) -> Term:
 
 @aggregate("ANY_VALUE", most=3)
 def _any_value(call: Aggregation) -> Term:
-    value = call.single()
+    value = _one_value(call)
     return _cut(call, Term(call.sql("any_value", value.sql), value.type), 1)
 
 

@@ -8,9 +8,12 @@ from query.errors import InvalidQuery
 from query.sql import calendar_sql as cal
 from query.sql import term as t
 from query.sql.calendar_math import floor_to_day_ms, parse_time_ms
+from query.sql.java_text import java_text, java_text_once
 from query.sql.term import Term
 from query.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, MULTI_VARCHAR, NULL, VARCHAR, Family, SqlType
+from segments.coercion import java_double
 
+_SHORT = 40
 _INTEGER = "'[+-]?[0-9]+'"
 _NUMBER = "'[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?'"
 _TIME = "'[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?)?'"
@@ -89,7 +92,16 @@ def _to_string(term: Term, type_: SqlType, zone: str) -> Term:
         raise InvalidQuery(f"{term.type.name} cannot be cast to VARCHAR; use ARRAY_TO_STRING")
     if term.is_constant and isinstance(term.value, str):
         return term.typed(type_)
+    if family is Family.DOUBLE:
+        return _double_text(term)
     return term.typed(type_) if family is Family.STRING else Term(f"CAST({term.sql} AS VARCHAR)", VARCHAR)
+
+
+def _double_text(term: Term) -> Term:
+    if term.is_constant and isinstance(term.value, int | float):
+        return t.text(java_double(float(term.value))).typed(VARCHAR)
+    is_column = len(term.sql) <= _SHORT
+    return t.expression(java_text(term.sql) if is_column else java_text_once(term.sql), VARCHAR)
 
 
 def _to_long(term: Term, type_: SqlType, zone: str) -> Term:

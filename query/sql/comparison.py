@@ -31,6 +31,10 @@ _TIMESTAMP = SqlType("TIMESTAMP")
 @node(*SYMBOLS)
 def _comparison(frame: Frame, tree: exp.Expr) -> Term:
     symbol = SYMBOLS[type(tree)]
+    if isinstance(tree.expression, exp.Any | exp.All):
+        from query.sql.subqueries import compared_to_all
+
+        return compared_to_all(frame, tree.this, symbol, tree.expression)
     if isinstance(tree.this, exp.Tuple) or isinstance(tree.expression, exp.Tuple):
         return _row_equality(frame, tree, symbol)
     return compare(frame, symbol, frame.term(tree.this), frame.term(tree.expression))
@@ -136,10 +140,17 @@ def _is(frame: Frame, tree: exp.Expr) -> Term:
     raise InvalidQuery("IS needs NULL, TRUE, FALSE or DISTINCT FROM", where(tree))
 
 
-@node(exp.Between, parts="this low high")
+@node(exp.Between, parts="this low high symmetric")
 def _between(frame: Frame, tree: exp.Expr) -> Term:
     operand = frame.term(tree.this)
     low, high = (frame.term(tree.args[side]) for side in ("low", "high"))
+    if tree.args.get("symmetric"):
+        ways = [_within(frame, operand, *sides).sql for sides in ((low, high), (high, low))]
+        return t.expression(" OR ".join(ways), BOOLEAN)
+    return _within(frame, operand, low, high)
+
+
+def _within(frame: Frame, operand: Term, low: Term, high: Term) -> Term:
     if operand.type.multi:
         return Term(
             any_member(

@@ -13,12 +13,16 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parser import Parser as BaseParser
 from sqlglot.parsers.druid import DruidParser
 from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokens import Tokenizer as BaseTokenizer
 
 from query.errors import InvalidQuery, SqlParseError
 
 _KEYWORD_FORMS = ("CAST", "CEIL", "FLOOR", "EXTRACT", "SUBSTRING", "TRIM")
 _PREFIX = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
-_EXPLAIN = re.compile(r"EXPLAIN\s+PLAN(\s+FOR)?\s", re.IGNORECASE)
+_EXPLAIN = re.compile(
+    r"EXPLAIN\s+PLAN(\s+(IN|EX)CLUDING\s+(ALL\s+)?ATTRIBUTES)?(\s+WITH(OUT)?\s+IMPLEMENTATION|\s+WITH\s+TYPE)?(\s+FOR)?\s",
+    re.IGNORECASE,
+)
 _SET = re.compile(r"SET\s+(\"?)(?P<key>\w+)\1\s*=\s*(?P<value>'(?:[^']|'')*'|[-+]?[\w.]+)\s*;", re.IGNORECASE)
 _NAMED_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 # Statements that are no queries are refused by us; sqlglot need not warn of them as well.
@@ -90,6 +94,11 @@ class SqlParser(DruidParser):
 
 class SqlDialect(Druid):
     """Druid's SQL as we read it."""
+
+    class Tokenizer(BaseTokenizer):
+        """The base one, with texts that name characters by their numbers: U&'\\00fc'."""
+
+        UNICODE_STRINGS: ClassVar[list[Any]] = [("U&'", "'"), ("u&'", "'")]
 
     Parser = SqlParser
 

@@ -203,7 +203,8 @@ class Frame:
             return None
         try:
             return self.keys.get(self.rows.term(tree).sql)
-        except UnsupportedQuery:
+        except (UnsupportedQuery, UnknownName):
+            # Not of rows: a name may be that of the select list.
             return None
 
     def _alias(self, tree: exp.Column) -> exp.Expr | None:

@@ -114,6 +114,8 @@ def _ordinal_of(call: ListCall) -> Term:
 @_both("CONTAINS", 2)
 def _contains(call: ListCall) -> Term:
     array = call.list(0)
+    if call.terms[1].is_null:
+        return t.expression(f"len({array.sql}) > list_count({array.sql})", BOOLEAN)
     wanted = call.like(array, 1)
     name = "list_has_all" if wanted.family is Family.ARRAY else "list_contains"
     return t.call(name, BOOLEAN, array.sql, wanted.sql)
@@ -152,18 +154,31 @@ def _concat(call: ListCall) -> Term:
     return call.result(f"(CASE WHEN {array.sql} IS NOT NULL AND {other.sql} IS NOT NULL THEN {joined} END)", array)
 
 
+_MOST_PADDED = 10_000
+"""Nulls that ARRAY_SLICE appends at most; Druid as many as one asks for."""
+
+
 @_both("SLICE", 2, 3)
 def _slice(call: ListCall) -> Term:
     array = call.list(0)
     start, end = call.number(1), call.number(2) if len(call.terms) > 2 else f"len({array.sql})"
-    return call.result(f"list_slice({array.sql}, {start} + 1, {end})", array)
+    if len(call.terms) < 3:
+        inside = f"{start} BETWEEN 0 AND {end}"
+        return call.result(f"(CASE WHEN {inside} THEN list_slice({array.sql}, {start} + 1, {end}) END)", array)
+    # Beyond the end there are nulls, as Java copies a range.
+    inside = f"{start} BETWEEN 0 AND len({array.sql}) AND {start} <= {end}"
+    width = f"CAST(least({end}, len({array.sql}) + {_MOST_PADDED}) - {start} AS BIGINT)"
+    cut = f"list_resize(list_slice({array.sql}, {start} + 1, {end}), {width})"
+    return call.result(f"(CASE WHEN {inside} THEN {cut} END)", array)
 
 
 @_both("TO_STRING", 2)
 def _to_string(call: ListCall) -> Term:
     array, separator = call.list(0), t.text_sql(constant_text(call.terms[1], f"the separator of {call.name}"))
     texts = array.sql if array.type == _STRINGS else f"CAST({array.sql} AS VARCHAR[])"
-    return t.call("array_to_string", VARCHAR, f"nullif({texts}, [])" if call.multi else texts, separator)
+    name = call.frame.session.fresh("x")
+    spelled = f"list_transform({texts}, lambda {name}: coalesce({name}, 'null'))"
+    return t.call("array_to_string", VARCHAR, f"nullif({spelled}, [])" if call.multi else spelled, separator)
 
 
 @_named({"MV_FILTER_ONLY": True, "MV_FILTER_NONE": True}, 2)

@@ -101,7 +101,18 @@ def _round(frame: Frame, terms: list[Term]) -> Term:
     number, digits = as_number(terms[0]), _digits(terms)
     if number.family is Family.LONG and digits >= 0:
         return number
-    return t.call("round", number.type, number.sql, str(digits))
+    if number.family is Family.LONG or digits < 1:
+        return t.call("round", number.type, number.sql, str(digits))
+    return t.expression(_half_up(number.sql, digits), number.type)
+
+
+def _half_up(x: str, digits: int) -> str:
+    """Half up of the decimal that a double is written as, 1.005 to 1.01; only near a tie it is looked at closely."""
+    scaled = f"(abs({x}) * 1e{digits})"
+    near = f"{scaled} < 1e15 AND abs({scaled} - floor({scaled}) - 0.5) < 1e-6 * greatest(1.0, {scaled} * 1e-9)"
+    decimal = f"TRY_CAST(CAST({x} AS VARCHAR) AS DECIMAL(38, 19))"
+    exact = f"coalesce(CAST(round({decimal}, {digits}) AS DOUBLE), round({x}, {digits}))"
+    return f"CASE WHEN {near} THEN {exact} ELSE round({x}, {digits}) END"
 
 
 @scalar("TRUNCATE", "TRUNC", least=1, most=2)

@@ -36,11 +36,30 @@ def _renamed(name: str, duckdb_name: str, result: str = "VARCHAR", least: int = 
         return t.call(duckdb_name, types[result], *_texts(frame, terms))
 
 
-for _name in ("LOWER", "UPPER", "REVERSE"):
+for _name in ("LOWER", "REVERSE"):
     _renamed(_name, _name.lower())
 for _name in ("LENGTH", "CHAR_LENGTH", "CHARACTER_LENGTH", "STRLEN"):
     _renamed(_name, "length", "INTEGER")
-_renamed("REPLACE", "replace", least=3)
+
+
+@scalar("UPPER")
+def _upper(frame: Frame, terms: list[Term]) -> Term:
+    # One letter that becomes two; the engine knows a capital of its own for it.
+    return t.call("upper", VARCHAR, f"replace({_texts(frame, terms)[0]}, 'ß', 'SS')")
+
+
+@scalar("REPLACE", least=3)
+def _replace(frame: Frame, terms: list[Term]) -> Term:
+    text, old, new = _texts(frame, terms)
+    replaced = f"replace({text}, {old}, {new})"
+    if isinstance(terms[1].value, str) and terms[1].value:
+        return Term(replaced, VARCHAR)
+    # As in Java nothing stands before, between and behind all characters.
+    between = f"{new} || array_to_string(string_split({text}, ''), {new}) || {new}"
+    between = f"CASE WHEN {text} = '' THEN {new} ELSE {between} END"
+    return t.expression(f"CASE WHEN {old} = '' THEN {between} ELSE {replaced} END", VARCHAR)
+
+
 _renamed("STRPOS", "strpos", "INTEGER", least=2)
 
 
@@ -108,7 +127,11 @@ def _pad(name: str) -> None:
     def _rule(frame: Frame, terms: list[Term]) -> Term:
         fill = as_string(terms[2], frame.zone).sql if len(terms) > 2 else "' '"
         text, width = as_string(terms[0], frame.zone).sql, _bounded(f"greatest({_long(terms[1])}, 0)", terms[1])
-        return t.call(name.lower(), VARCHAR, text, f"CAST({width} AS INTEGER)", fill)
+        padded = f"{name.lower()}({text}, CAST({width} AS INTEGER), {fill})"
+        if len(terms) < 3 or (isinstance(terms[2].value, str) and terms[2].value):
+            return Term(padded, VARCHAR)
+        # Nothing to pad with: the engine fails, Druid only cuts.
+        return t.expression(f"CASE WHEN {fill} = '' THEN \"left\"({text}, {width}) ELSE {padded} END", VARCHAR)
 
 
 _pad("LPAD")
@@ -181,6 +204,9 @@ def _regexp_extract(frame: Frame, terms: list[Term]) -> Term:
         raise InvalidQuery("the group of REGEXP_EXTRACT must be a constant from 0 to 9")
     if pattern.needs_kernel:
         return t.call(frame.session.kernel("text_extracted"), VARCHAR, text, pattern.sql, str(group))
+    if group and pattern.may_skip_groups and pattern.kernel_sql:
+        # A group that took no part is NULL; the engine does not tell it from one that matched nothing.
+        return t.call(frame.session.kernel("text_extracted"), VARCHAR, text, pattern.kernel_sql, str(group))
     found = f"regexp_extract({text}, {pattern.sql}, {group})"
     return t.expression(f"CASE WHEN regexp_matches({text}, {pattern.sql}) THEN {found} END", VARCHAR)
 

@@ -16,6 +16,7 @@ _JAVA_ONLY = re.compile(r"\(\?(?:[=!>]|<[=!])|[*+?}]\+|\\[1-9]|\\k<")
 _NOT_PYTHON = re.compile(r"\\[pP](\{[^}]*\}|.)|\(\?[a-z-]+\)|\\[QEz]|\[\[:\^?\w+:\]")
 _NAMED = re.compile(r"\(\?<(?=[A-Za-z])")
 _BACK = re.compile(r"\\k<(\w+)>")
+_SKIPS = re.compile(r"\)(?:[?*]|\{0)|\|")
 _GROUP = re.compile(r"\$(\d)|\$\{[^}]*\}|\\(.)|(\\)$")
 
 
@@ -25,6 +26,13 @@ class Pattern:
 
     sql: str
     needs_kernel: bool
+    kernel_sql: str = ""
+    """The pattern as a kernel reads it; empty where only the engine can."""
+
+    @property
+    def may_skip_groups(self) -> bool:
+        """Whether a group of a match may take no part in it."""
+        return _SKIPS.search(self.sql) is not None
 
 
 def pattern_of(term: Term) -> Pattern:
@@ -40,7 +48,8 @@ def pattern_of(term: Term) -> Pattern:
             re.compile(_NOT_PYTHON.sub("a", pattern))
         except re.error as error:
             raise InvalidQuery(f"regular expression {pattern!r}: {error}") from error
-        return Pattern(t.text_sql(pattern), False)
+        python_too = _NOT_PYTHON.search(pattern) is None
+        return Pattern(t.text_sql(pattern), False, t.text_sql(_NAMED.sub("(?P<", pattern)) if python_too else "")
     spelled = _BACK.sub(r"(?P=\1)", _NAMED.sub("(?P<", pattern))
     try:
         re.compile(spelled)

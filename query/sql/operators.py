@@ -95,6 +95,26 @@ def _null(frame: Frame, tree: exp.Expr) -> Term:
     return t.null()
 
 
+@node(exp.UnicodeString, parts="this escape")
+def _unicode_text(frame: Frame, tree: exp.Expr) -> Term:
+    """U&'\\00fc': four hexadecimal digits behind the escape, six behind it and a plus; twice it is itself."""
+    escape = tree.args.get("escape")
+    mark = escape.name if isinstance(escape, exp.Expr) else "\\"
+    found = re.escape(mark)
+
+    def sign(match: re.Match[str]) -> str:
+        digits = match[1] or match[2]
+        return chr(int(digits, 16)) if digits else mark
+
+    pattern = f"{found}(?:([0-9A-Fa-f]{{4}})|\\+([0-9A-Fa-f]{{6}})|{found})"
+    try:
+        text = re.sub(pattern, sign, str(tree.this))
+        text.encode()
+    except (ValueError, OverflowError, UnicodeEncodeError) as error:
+        raise InvalidQuery(f"U&{tree.this!r} names no character", where(tree)) from error
+    return t.text(text)
+
+
 @node(exp.Boolean)
 def _boolean(frame: Frame, tree: exp.Expr) -> Term:
     return t.boolean(bool(tree.this))
@@ -161,7 +181,8 @@ def arithmetic(frame: Frame, symbol: str, left: Term, right: Term) -> Term:
     result = DECIMAL if DECIMAL in (left.type, right.type) and DOUBLE not in (left.type, right.type) else DOUBLE
     sides = [cast_to(side, DOUBLE).sql for side in (left, right)]
     if symbol == "%":
-        return t.call("fmod", result, *sides)
+        # The operator keeps the sign of what is divided, as Java does; fmod does not.
+        return t.expression(f"{sides[0]} % {sides[1]}", result)
     return t.expression(f"{sides[0]} {symbol} {sides[1]}", result)
 
 
@@ -252,11 +273,18 @@ def _connective(frame: Frame, tree: exp.Expr) -> Term:
     return t.expression(word.join(operands), BOOLEAN)
 
 
+_QUERIED = (exp.Any, exp.All)
+
+
 def pinned(frame: Frame, parts: list[exp.Expr]) -> dict[str, list[Term]]:
     """Which multi-value strings conditions set equal to which text constants, by the text of the string."""
     found: dict[str, list[Term]] = {}
     for part in parts:
-        if isinstance(part, exp.EQ) and not isinstance(part.this, exp.Tuple):
+        if (
+            isinstance(part, exp.EQ)
+            and not isinstance(part.this, exp.Tuple)
+            and not isinstance(part.expression, _QUERIED)
+        ):
             sides = [frame.term(part.this), frame.term(part.expression)]
             for one, other in (sides, sides[::-1]):
                 if one.type.multi and isinstance(other.value, str):

@@ -73,6 +73,8 @@ def _constant(parameter: SqlParameter, at: int, zone: str) -> Term:
     name, value = parameter.type.upper(), parameter.value
     if name == "ARRAY":
         return _array(value, at)
+    if name == "NULL" and value is None:
+        return t.null(VARCHAR)
     type_ = _TYPES.get(name)
     if type_ is None:
         raise InvalidQuery(f"parameter {at + 1} has the unknown type {parameter.type!r}")

@@ -19,7 +19,7 @@ from query.sql.term import Term, null
 from query.sql.types import Family, SqlType, common_type, element_of
 
 TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
-JOIN_PARTS = frozenset({"this", "kind", "side", "on", "using"})
+JOIN_PARTS = frozenset({"this", "kind", "side", "method", "on", "using"})
 _SIDES = {"": "", "LEFT": "LEFT ", "RIGHT": "RIGHT ", "FULL": "FULL "}
 
 
@@ -57,12 +57,17 @@ class FromBuilder:
     def _join(self, join: exp.Join) -> None:
         refuse_parts(join, JOIN_PARTS)
         side, kind = (join.side or "").upper(), (join.kind or "").upper()
+        natural = (join.args.get("method") or "").upper()
+        if natural not in ("", "NATURAL"):
+            raise UnsupportedQuery(f"{natural} JOIN is not supported", where(join))
         if side not in _SIDES or kind not in ("", "INNER", "OUTER", "CROSS"):
             raise UnsupportedQuery(f"{side} {kind} JOIN is not supported".strip(), where(join))
         left = list(self.scope.sources)
         item, source = self._item(join.this)
         self.scope.sources.append(source)
         on, using = join.args.get("on"), join.args.get("using")
+        if natural:
+            using = self._shared(left, source)
         if using:
             condition = self._using(using, left, source, side)
         elif on is not None:
@@ -86,6 +91,11 @@ class FromBuilder:
             both = Term(f"coalesce({here.sql}, {there.sql})", type_)
             self.scope.merged[name] = both if side == "FULL" else there if side == "RIGHT" else here
         return " AND ".join(conditions)
+
+    def _shared(self, left: list[Source], right: Source) -> list[exp.Expr]:
+        """The names that both sides of a NATURAL JOIN have."""
+        names = {column.name for source in left for column in source.columns}
+        return [exp.to_identifier(column.name, quoted=True) for column in right.columns if column.name in names]
 
     def _only(self, name: str, sources: list[Source]) -> Term:
         return Scope(sources).column(exp.column(name))

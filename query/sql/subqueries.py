@@ -37,6 +37,24 @@ def _exists(frame: Frame, tree: exp.Expr) -> Term:
     return t.expression(f"EXISTS ({_planned(frame, tree.this, None).sql})", BOOLEAN)
 
 
+def compared_to_all(frame: Frame, left: exp.Expr, symbol: str, right: exp.Expr) -> Term:
+    """``x > ALL (SELECT ...)``, and with ANY or SOME."""
+    word = "ALL" if isinstance(right, exp.All) else "ANY"
+    query = right.this.this if isinstance(right.this, exp.Subquery | exp.Paren) else right.this
+    if not isinstance(query, exp.Query):
+        raise InvalidQuery(f"{word} needs a query", where(right))
+    plan = _planned(frame, query, 1)
+    alias = frame.session.fresh("a")
+    have = Term(f"{alias}.{plan.columns[0].internal}", plan.columns[0].type)
+    want = frame.term(left)
+    if want.type.multi or have.type.multi:
+        raise InvalidQuery(f"{word} of a multi-value string is not supported; use MV_TO_ARRAY and UNNEST")
+    one, two = comparable(want, have, frame.zone)
+    type_ = common_type(one.type, two.type) or one.type
+    inner = f"SELECT {cast_to(two, type_).sql} FROM ({plan.sql}) AS {alias}"
+    return t.expression(f"{cast_to(one, type_).sql} {symbol} {word} ({inner})", BOOLEAN)
+
+
 def in_subquery(frame: Frame, tree: exp.Expr) -> Term:
     """``x IN (SELECT ...)``, also for a row of several."""
     query = tree.args["query"]

@@ -21,6 +21,8 @@ def narrow(rows: Frame, condition: exp.Expr) -> None:
     """Notes the bounds that every row that passes ``condition`` fulfils; what it does not know narrows nothing."""
     for part in conjuncts(condition):
         if isinstance(part, exp.Between):
+            if part.args.get("symmetric"):
+                continue
             _note(rows, ">=", part.this, part.args["low"])
             _note(rows, "<=", part.this, part.args["high"])
         elif type(part) in SYMBOLS:

@@ -90,7 +90,7 @@ def test_an_expression_has_the_value_that_druid_gives_it(expression: str, expect
         (dict(type="equals", column="scores", matchValueType="ARRAY<LONG>", matchValue=[3, 1]), "scores = ARRAY[3,1]"),
         (dict(type="range", column="tags", matchValueType="STRING", lower="re", upper="rf"), "tags = 'red'"),
         (dict(type="bound", dimension="quantity", lower="2", ordering="numeric"), "quantity >= 2"),
-        (dict(type="bound", dimension="city", upper="zzzz", ordering="strlen"), "CHAR_LENGTH(city) <= 4"),
+        (dict(type="bound", dimension="city", upper="zzz", ordering="strlen"), "CHAR_LENGTH(city) < 4 OR city IS NULL"),
         (dict(type="in", dimension="quantity", values=["3", "x"]), "quantity = 3"),
         (dict(type="selector", dimension="__time", value="1704067200000"), "__time = TIMESTAMP '2024-01-01'"),
         (dict(type="like", dimension="tags", pattern="re_"), "tags LIKE 're_'"),
