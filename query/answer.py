@@ -13,20 +13,27 @@ from query.native.plan import NativePlan
 from query.read_ahead import AheadSettings, ReadAhead
 from query.result_cache import KeptRun, ResultCache
 from query.runs import Run
+from query.sharing import Turn
 
 
 class Keep:
-    """Where an answer goes that was read to its end, if it is small; nowhere without a key."""
+    """Where an answer goes that was read to its end, if it is small; nowhere without a key. ``turn``: others wait."""
 
-    def __init__(self, cache: ResultCache, key: bytes | None) -> None:
+    def __init__(self, cache: ResultCache, key: bytes | None, turn: Turn | None = None) -> None:
         self._cache = cache
         self._key = key
+        self._turn = turn
         self.most_bytes = -1 if key is None else cache.answer_bytes
 
     def whole(self, schema: pa.Schema, batches: list[pa.RecordBatch]) -> None:
         """Keeps it."""
         if self._key is not None:
             self._cache.put(self._key, schema, batches)
+
+    def over(self) -> None:
+        """It is kept, or never will be."""
+        if self._turn is not None:
+            self._turn.over()
 
 
 class QueryResult:
@@ -64,13 +71,16 @@ class QueryResult:
                 size += batch.nbytes
                 if seen is not None and size <= self._keep.most_bytes:
                     seen.append(batch)
-                else:
+                elif seen is not None:
                     seen = None
+                    self._keep.over()
                 yield batch
             if seen is not None:
                 self._keep.whole(self._run.schema, seen)
         except QueryError as error:
             raise renamed(error, self._named) from error
+        finally:
+            self._keep.over()
 
     @property
     def is_over(self) -> bool:
@@ -79,10 +89,12 @@ class QueryResult:
 
     def cancel(self) -> None:
         """Ends the query; whoever reads its batches gets QueryCancelled. From any thread."""
+        self._keep.over()
         self._run.cancel()
 
     def close(self) -> None:
         """Ends the query wherever it stands; not while another thread reads its batches."""
+        self._keep.over()
         self._ahead.close()
 
 

@@ -29,9 +29,10 @@ from query.native import planner as native
 from query.native.plan import NativePlan
 from query.planning import HUGE_CHARS, HugePlanner
 from query.read_ahead import AheadSettings
-from query.result_cache import KeptRun, ResultCache
+from query.result_cache import Kept, KeptRun, ResultCache
 from query.runs import Run
 from query.session import Seen
+from query.sharing import Sharing, Turn
 from query.source import LiveSource, SegmentCatalog
 from query.sql.catalogue import TableDef
 from query.sql.metadata import NoSystemTables, SystemTables, inline_rows
@@ -101,6 +102,7 @@ class QueryNode:
         self._timeline = TimelineCache(catalog, cache, self._prefetcher, clock)
         self._live = LiveTables(self._timeline, live, self._mirror, settings.live, clock)
         self._results = ResultCache(settings.results_bytes)
+        self._sharing = Sharing(self._results, clock)
         self._waiting = AheadSettings(mirror_dir / "spill")
         self._columns = LiveColumns(self._live.bind, clock)
         roots = [cache.root, self._mirror.root]
@@ -186,6 +188,7 @@ class QueryNode:
         query = BoundQuery(self, seen)
         self._enlist(name, query)
         begun(query.cancel)
+        turn: Turn | None = None
         try:
             planned = planner(query)
             relations = [query.relation(use) for use in planned.tables]
@@ -193,25 +196,31 @@ class QueryNode:
             functions = [query.function(use) for use in planned.functions]
             query.claims(planned, self._settings.engine.long_rows)
             key = self._results.key(planned.duckdb_sql, relations, functions) if planned.use_cache else None
-            kept = None if key is None else self._results.get(key)
+            most_ms = self._settings.engine.timeout_ms
+            deadline_ms = self._clock.monotonic_ms() + min(planned.timeout_ms or most_ms, most_ms)
+            found = None if key is None else self._sharing.answer(key, query.claim, deadline_ms, query.check)
             run: Run | KeptRun
-            if kept is not None:
-                run, key = KeptRun(kept), None
+            if isinstance(found, Kept):
+                run, key = KeptRun(found), None
             else:
-                run = self._engine.run(planned.duckdb_sql, relations, planned.timeout_ms, query, functions)
+                turn = found
+                left_ms = max(deadline_ms - self._clock.monotonic_ms(), 1)
+                run = self._engine.run(planned.duckdb_sql, relations, left_ms, query, functions)
+                if turn is not None:
+                    turn.made()
             run.on_close(query.close)
             run.on_close(lambda: self._delist(name, query))
-        except ServiceError as error:
+        except BaseException as error:
+            if turn is not None:
+                turn.over()
             query.close()
             self._delist(name, query)
             if isinstance(error, QueryError):
                 raise renamed(error, query.named) from error
-            raise QueryUnavailable(str(error)) from error
-        except BaseException:
-            query.close()
-            self._delist(name, query)
+            if isinstance(error, ServiceError):
+                raise QueryUnavailable(str(error)) from error
             raise
-        return QueryResult(planned, run, query, self._waiting, Keep(self._results, key))
+        return QueryResult(planned, run, query, self._waiting, Keep(self._results, key, turn))
 
     def cancel(self, query_id: str) -> bool:
         """Cancels every query of that id, of SQL (the context's ``sqlQueryId``) or native; False when there is none."""

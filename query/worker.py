@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,7 @@ from query.kernels.offering import offered
 from query.model import FunctionUse
 from query.worker_wire import (
     ROOT_FD,
+    Frames,
     Job,
     Kind,
     WorkerSettings,
@@ -43,6 +45,8 @@ _PR_SET_PDEATHSIG = 1
 _TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
 _OWN_TABLES = re.compile(r"\s*WITH(\s+RECURSIVE)?\s", re.IGNORECASE)
 PIECE_BYTES_MAX = 128 * 2**20
+# Statements that were examined and found good, and how long one may be to be remembered.
+_REMEMBERED, _REMEMBERED_CHARS = 256, 10_000
 
 
 class RowTooLarge(Exception):
@@ -57,9 +61,10 @@ class Sandbox:
     """The engine with everything shut that a statement does not need; for the main thread, save ``interrupt``."""
 
     def __init__(self, settings: WorkerSettings) -> None:
-        self._batch_rows = settings.batch_rows
+        self.batch_rows = settings.batch_rows
         self._mapped: dict[str, pa.Table] = {}
         self._by_key: dict[str, dict[str, str]] = {}
+        self._good: OrderedDict[tuple[str, frozenset[str]], None] = OrderedDict()
         self._lock = threading.Lock()
         self._running: tuple[int, duckdb.DuckDBPyConnection] | None = None
         self._cancelled = 0
@@ -111,18 +116,30 @@ class Sandbox:
             if is_cancelled:
                 raise Refused("the query was cancelled before it began")
             # Checked by itself and before anything is offered, so that a refused statement opens no file.
-            _check(connection, job)
+            self._check_once(connection, job)
             for relation in job.relations:
                 self._offer(connection, relation)
             uses = [FunctionUse(one.name, one.path) for one in job.functions]
             with offered(self._database, uses, self._pairs):
-                reader = connection.sql(_joined(job)).to_arrow_reader(self._batch_rows)
+                reader = connection.sql(_joined(job)).to_arrow_reader(self.batch_rows)
                 yield reader.schema
                 yield from reader
         finally:
             with self._lock:
                 self._running = None
             connection.close()
+
+    def _check_once(self, connection: duckdb.DuckDBPyConnection, job: Job) -> None:
+        """A statement that was found good over the same relations is good: dashboards ask the same all day."""
+        known = (job.sql, frozenset(relation.name for relation in job.relations))
+        if known in self._good:
+            self._good.move_to_end(known)
+            return
+        _check(connection, job)
+        if len(job.sql) <= _REMEMBERED_CHARS:
+            self._good[known] = None
+            if len(self._good) > _REMEMBERED:
+                self._good.popitem(last=False)
 
     def trim(self) -> None:
         """Lets go of mapped files that no longer exist, so that the disk gets their space back."""
@@ -271,17 +288,22 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _answer(connection: socket.socket, sandbox: Sandbox, job: Job) -> None:
+    frames = Frames(connection)
     try:
         for part in sandbox.run(job):
             kind = Kind.SCHEMA if isinstance(part, pa.Schema) else Kind.BATCH
             for piece in _pieces(part) if isinstance(part, pa.RecordBatch) else (part,):
-                send(connection, kind, memoryview(piece.serialize()))
+                frames.add(kind, memoryview(piece.serialize()))
+            if isinstance(part, pa.RecordBatch) and part.num_rows >= sandbox.batch_rows:
+                # There may be more, and it may take its time; a batch that is not full is the last.
+                frames.flush()
+        frames.add(Kind.END)
     except Exception as error:
         # Whatever went wrong, the pool must hear of it; this process is good for the next job.
         named = {"kind": type(error).__name__, "message": str(error)}
-        send(connection, Kind.ERROR, json.dumps(named).encode())
-    else:
-        send(connection, Kind.END)
+        frames.drop()
+        frames.add(Kind.ERROR, json.dumps(named).encode())
+    frames.flush()
 
 
 def main() -> None:

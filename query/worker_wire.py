@@ -17,6 +17,7 @@ from typing import Any
 from query.binding import ArrowInput, Function, Relation, RowInput
 
 ROOT_FD = 100
+_SMALL_BYTES = 64 << 10
 _HEADER = struct.Struct(">cI")
 
 
@@ -68,9 +69,40 @@ def root_path(index: int) -> str:
 
 def send(connection: socket.socket, kind: Kind, payload: Any = b"") -> None:
     """Sends one frame; blocks while the other side does not read."""
-    connection.sendall(_HEADER.pack(kind.value, len(payload)))
-    if len(payload):
+    header = _HEADER.pack(kind.value, len(payload))
+    if len(payload) <= _SMALL_BYTES:
+        # In one piece, or the other side wakes up for five bytes and sleeps again.
+        connection.sendall(header + bytes(payload))
+    else:
+        connection.sendall(header)
         connection.sendall(payload)
+
+
+class Frames:
+    """Frames that go out together while they are small: the other side wakes up once for a small answer."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._held = bytearray()
+
+    def add(self, kind: Kind, payload: Any = b"") -> None:
+        """Holds a small frame until ``flush``; sends a large one, and what was held before it."""
+        if len(self._held) + len(payload) > _SMALL_BYTES:
+            self.flush()
+        if len(payload) > _SMALL_BYTES:
+            send(self._connection, kind, payload)
+        else:
+            self._held += _HEADER.pack(kind.value, len(payload)) + bytes(payload)
+
+    def flush(self) -> None:
+        """Sends what is held."""
+        if self._held:
+            self._connection.sendall(self._held)
+            self._held.clear()
+
+    def drop(self) -> None:
+        """Forgets what is held."""
+        self._held.clear()
 
 
 def receive(connection: socket.socket) -> tuple[Kind, bytes] | None:

@@ -16,6 +16,8 @@ from segments.storage.base import DeepStorage
 from segments.storage.durable import TEMPORARY_PREFIX, disk_error, make_directories
 
 _SUFFIX = ".parquet"
+_TOUCH_EVERY = 16
+"""Uses of a file per note of its time."""
 _ARRIVING = ".arriving"
 
 
@@ -27,6 +29,7 @@ class _Entry:
     # Whose it is; a file found at start-up tells it only when somebody names it.
     table: str = ""
     pins: int = 0
+    uses: int = 0
     # Files found at start-up are hashed at their first use.
     proved: bool = False
     ready: threading.Event = field(default_factory=threading.Event)
@@ -163,9 +166,11 @@ class SegmentCache:
                 if needs_proof:
                     entry.ready.clear()
                 elif entry.ready.is_set():
-                    # Recency survives a restart by the file's time.
-                    with contextlib.suppress(OSError):
-                        os.utime(self._path(segment))
+                    if entry.uses % _TOUCH_EVERY == 0:
+                        # Recency survives a restart by the file's time, about: a query may pin thousands of files.
+                        with contextlib.suppress(OSError):
+                            os.utime(self._path(segment))
+                    entry.uses += 1
                 return entry, needs_proof
             self._make_room(segment)
             entry = _Entry(segment.size_bytes, pins=1)

@@ -23,6 +23,7 @@ from segments.identity import SegmentId, data_source
 from segments.interval import Interval
 from segments.live import ChunkInfo, LiveAnswer, LiveAsk
 from segments.schema import ColumnSpec, ColumnType, SegmentSchema
+from segments.storage.base import DeepStorage
 from segments.storage.memory import MemoryDeepStorage
 from server.app import build_app
 from server.avatica.connections import AvaticaLimits, Connections
@@ -101,7 +102,7 @@ class Published:
 
 
 def segment_of(
-    name: str, number: int, table: pa.Table, schema: SegmentSchema, storage: MemoryDeepStorage, root: Path
+    name: str, number: int, table: pa.Table, schema: SegmentSchema, storage: DeepStorage, root: Path
 ) -> DataSegment:
     """The table as a published segment in the storage; its rows are sorted by time."""
     path = root / f"{name}-{number}.parquet"
@@ -124,9 +125,7 @@ def segment_of(
     )
 
 
-def _published(
-    name: str, table: pa.Table, schema: SegmentSchema, storage: MemoryDeepStorage, root: Path
-) -> TableSnapshot:
+def _published(name: str, table: pa.Table, schema: SegmentSchema, storage: DeepStorage, root: Path) -> TableSnapshot:
     segment = segment_of(name, 0, table, schema, storage, root)
     return TableSnapshot(name, 1, schema, (segment,), (), (), {name: {0: len(table)}}, {name: {0: 0}}, (), ())
 
@@ -135,7 +134,7 @@ class World:
     """The server; a context. Everything it starts ends with it."""
 
     def __init__(
-        self, root: Path, catalog: Published | None = None, storage: MemoryDeepStorage | None = None, threads: int = 1
+        self, root: Path, catalog: Published | None = None, storage: DeepStorage | None = None, threads: int = 1
     ) -> None:
         [self.port] = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
