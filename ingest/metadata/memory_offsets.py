@@ -10,7 +10,7 @@ from ingest.metadata import attempt_rules, rules
 from ingest.metadata.memory_state import Group, GroupKey, MemoryBase, StreamKey
 from ingest.metadata.records import AuditRow, GroupState, NextSequence, ResetWish, StreamOffsets
 from ingest.metadata.store import StoreConflict
-from ingest.offsets import OffsetMap
+from ingest.offsets import OffsetMap, furthest
 from ingest.protocol import AttemptRecord, AttemptState, Place, SequenceRecord, SequenceRef, SequenceState, Source
 from ingest.protocol.places import ReadBefore, furthest_read, numbered, read_by, with_moved_ids, with_new_ids
 
@@ -125,7 +125,9 @@ class MemoryOffsets(MemoryBase):
         holders = [r.ref for r in unpublished if not moves.keys().isdisjoint(r.start)]
         self._void(rules.dependents(holders, unpublished))
         places = self.state.places.get((stored.supervisor, stored.topic), ())
-        moved = rules.reset_stream(stored, moves, with_moved_ids(stored.topic_id, topic_id, places, moves))
+        mine = (s for s in self.state.streams.values() if s.supervisor == stored.supervisor and s.topic != stored.topic)
+        others = furthest(*(stream.epochs for stream in mine))
+        moved = rules.reset_stream(stored, moves, with_moved_ids(stored.topic_id, topic_id, places, moves), others)
         self._store_stream(moved)
         self.state.audit.append(audit)
         self._raise_version(self.state.stream_tables[stored.supervisor, stored.topic])

@@ -259,13 +259,17 @@ def furthest_acknowledged(old: Mapping[str, int], new: Mapping[str, int]) -> dic
 # ---------------------------------------------------------------- offsets
 
 
-def reset_stream(stored: StreamOffsets, moves: OffsetMap, topic_id: str | None) -> StreamOffsets:
-    """The stream with the named partitions moved and their epochs raised; new partitions are added."""
+def reset_stream(
+    stored: StreamOffsets, moves: OffsetMap, topic_id: str | None, others: Mapping[int, int] | None = None
+) -> StreamOffsets:
+    """The stream with the named partitions moved and their epochs raised; new partitions are added. ``others`` are
+    the epochs of the supervisor's other streams, which share its numbers of partitions: no epoch is of two streams."""
+    raised = {p: max(stored.epochs.get(p, -1), (others or {}).get(p, -1)) + 1 for p in moves}
     return replace(
         stored,
         topic_id=stored.topic_id if topic_id is None else topic_id,
         committed=stored.committed.with_(moves),
-        epochs=stored.epochs.with_({p: stored.epochs.get(p, -1) + 1 for p in moves}),
+        epochs=stored.epochs.with_(raised),
         starts=stored.starts.with_(moves),
     )
 

@@ -268,7 +268,11 @@ def _reset(
     holders = [r.ref for r in unpublished if not moves.keys().isdisjoint(r.start)]
     void_sequences(connection, rules.dependents(holders, unpublished))
     places = load_places(connection, stream.supervisor, stream.topic)
-    fresh = rules.reset_stream(old, moves, with_moved_ids(old.topic_id, topic_id, places, moves))
+    columns = t.stream_offsets.c
+    others = sa.select(columns.partition, sa.func.max(columns.epoch)).group_by(columns.partition)
+    others = others.where(columns.supervisor == stream.supervisor, columns.topic != stream.topic)
+    epochs = {partition: epoch for partition, epoch in connection.execute(others)}
+    fresh = rules.reset_stream(old, moves, with_moved_ids(old.topic_id, topic_id, places, moves), epochs)
     update_partitions(connection, old, fresh)
     append_audit(connection, audit)
     raise_version(connection, stream.datasource)

@@ -14,7 +14,7 @@ from ingest.clock import Clock
 from ingest.errors import IngestError, OverlordUnreachable, SpecError, StoreUnreachable
 from ingest.metadata.records import DesiredState, Leadership, ResetWish, SupervisorRecord
 from ingest.offsets import OffsetMap
-from ingest.overlord.carrying import read_further
+from ingest.overlord.carrying import gone_back_to
 from ingest.overlord.hidden import is_hidden, supervisor_of, unhidden
 from ingest.overlord.judging import judge_spec
 from ingest.overlord.leader import LeaderElection, LeaderSettings
@@ -189,9 +189,9 @@ class Overlord:
             if present is not None and same and skip_unmodified:
                 return Offered(present, warnings, modified=False)
             self._check_same_topic(spec)
-            ahead = read_further(self._ports.store, present, spec)
-            if ahead:  # a wish, so that it is carried out before anything is read
-                wish = ResetWish(0, spec.supervisor, spec.io.topic, ahead, None, False, self._now_ms())
+            back = gone_back_to(self._ports.store, present, spec)
+            if back:  # a wish, so that it is carried out before anything is read
+                wish = ResetWish(0, spec.supervisor, spec.io.topic, back, None, False, self._now_ms())
                 self._ports.store.ask_reset(term.generation, wish)
             stopped = self._stopped_version(term, spec.supervisor)
             record = self._ports.store.put_supervisor(

@@ -92,8 +92,8 @@ def _reuse_numbers(self: Any, kind: str, name: str) -> int:
 _count = Base._count
 
 
-def _reset_without_epoch(stored: Any, moves: Any, topic_id: Any) -> Any:
-    moved = _reset_stream(stored, moves, topic_id)
+def _reset_without_epoch(stored: Any, moves: Any, topic_id: Any, others: Any = None) -> Any:
+    moved = _reset_stream(stored, moves, topic_id, others)
     return replace(moved, epochs=stored.epochs)
 
 

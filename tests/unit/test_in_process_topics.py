@@ -11,6 +11,7 @@ import pytest
 
 from ingest.offsets import OffsetMap
 from ingest.overlord.overlord import WrongState
+from server.catalog import StoreCatalog
 from tests.in_process import System, click, eventually, spec
 from tests.unit.server.test_api import SUPERVISOR, World
 
@@ -221,22 +222,39 @@ def test_another_incarnation_of_a_topic_is_not_taken_for_the_one_read_before(sys
 def test_the_audit_of_a_table_is_clean_after_a_topic_became_a_pattern_and_one_again(tmp_path: Path) -> None:
     world = World(tmp_path)
     system = world.system
+    catalog = StoreCatalog(system.store, system.clock, ("query",), {})
+
+    def shown() -> tuple[int, dict[int, int], dict[int, int]]:
+        """The table as a query node sees it: version, committed offsets, epochs."""
+        snapshot = catalog.snapshot("clicks", None)
+        assert snapshot is not None
+        return snapshot.version, dict(snapshot.committed["clicks"]), dict(snapshot.epochs["clicks"])
+
     try:
         system.stream.append("clicks", 0, [click(n) for n in range(30)])
         world.post(SUPERVISOR, spec())
         eventually(lambda: system.records_read() == 30)
         at_rest(system)
+        seen = {0: shown()}
         system.stream.append("clicks", 1, [click(n) for n in range(10)] + [b"{"])
         world.post(SUPERVISOR, pattern_spec("click.*"))
         eventually(lambda: system.records_read() == 41)
+        seen[1] = shown()
         at_rest(system)
+        seen[2] = shown()
         world.post(SUPERVISOR, spec())
         eventually(lambda: system.committed() == OffsetMap({0: 30, 1: 11}))
+        seen[3] = shown()
         system.stream.append("clicks", 0, [click(1)])
         eventually(lambda: system.records_read() == 42)
         at_rest(system)
         report = world.post("/siltstone/v1/verify/clicks")
         assert report["faults"] == [] and report["exact"] is True
         assert system.rows_published() == 41
+        vectors = [vector for _, vector, _ in seen.values()]
+        assert vectors == [{0: 30, 1: 0}, {0: 30, 1: 0}, {0: 30, 1: 11}, {0: 30, 1: 11}]
+        versions, epochs = [version for version, _, _ in seen.values()], [epochs for _, _, epochs in seen.values()]
+        assert versions == sorted(versions) and versions[2] < versions[3], "queries go by other offsets from then on"
+        assert all(epochs[0][p] != epochs[1][p] != epochs[2][p] != epochs[3][p] for p in (0, 1))
     finally:
         system.stop()

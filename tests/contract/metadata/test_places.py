@@ -84,3 +84,13 @@ def test_what_other_streams_have_committed_is_told_by_topic_and_partition(world:
     }
     assert set(store.read_before("fresh", "a")) == {("a", 0), ("b", 3)}, "not by itself"
     assert found[("b", 3)].of("id-b") and found[("b", 3)].of(None) and not found[("b", 3)].of("id-c")
+
+
+def test_an_epoch_is_never_of_two_streams_of_one_supervisor(world: World, generation: int) -> None:
+    store = world.store
+    store.init_offsets(generation, "fresh", TABLE, "a", None, at(p0=5, p1=9))
+    store.init_offsets(generation, "fresh", TABLE, "b", None, at(p0=1))
+    raised = store.reset_offsets(generation, "fresh", "a", at(p0=5, p1=9), None, audit(at_ms=1))
+    assert raised.epochs == at(p0=2, p1=1)
+    assert store.reset_offsets(generation, "fresh", "b", at(p0=1), None, audit(at_ms=2)).epochs == at(p0=3)
+    assert store.reset_offsets(generation, "fresh", "a", at(p0=5), None, audit(at_ms=3)).epochs == at(p0=4, p1=1)
