@@ -95,9 +95,9 @@ class MiddleManager:
         """Locks the root, adopts what runs there, and begins to beat."""
         self._lock_root()
         self._enabled = not self._disabled_mark.exists()
-        self._launcher.warm_up()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._adopt()
+        self._launcher.warm_up()  # not before: seconds of imports beside the proofs of those that run
         for name, run in (("worker-watch", self._watch), ("worker-beat", self._beat_forever)):
             thread = threading.Thread(target=run, name=name, daemon=True)
             thread.start()
