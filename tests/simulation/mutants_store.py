@@ -157,7 +157,7 @@ MUTANTS = [
         "files-unchecked",
         "publish turns exactly the staged rows",
         "PR-20",
-        lambda: [(rules, "_judge_files", no_refusal)],
+        lambda: [(rules, "judge_files", no_refusal)],
     ),
     Mutant(
         "version-stays",
