@@ -203,7 +203,7 @@ class KafkaSupplier:
             return {}
         for _ in range(_LEADER_ROUNDS):
             try:
-                return self._list_offsets(partitions, spec, isolation)
+                found = self._list_offsets(partitions, spec, isolation)
             except KafkaException as e:
                 error = e.args[0]
                 if error.name() not in LEADERLESS:
@@ -211,8 +211,15 @@ class KafkaSupplier:
                 absent = set(partitions) - set(self.partitions())
                 if absent:
                     raise TopicMissing(self._topic, f"it has no partition {min(absent)}") from e
-                self._asker().poll(_LEADER_WAIT_S)
-        raise BrokerUnreachable(self._bootstrap, f"a partition has no leader: {error.str()}")
+                missing = error.str()
+            else:
+                # The client passes on "no offset" (-1001, -1) while brokers of the partition come and go.
+                unknown = [partition for partition, offset in found.items() if offset < 0]
+                if not unknown:
+                    return found
+                missing = f"no offset is known of partition {min(unknown)}"
+            self._asker().poll(_LEADER_WAIT_S)
+        raise BrokerUnreachable(self._bootstrap, f"a partition has no leader: {missing}")
 
     def _list_offsets(self, partitions: Collection[int], spec: Any, isolation: IsolationLevel) -> dict[int, int]:
         wanted: dict[TopicPartition, Any] = {TopicPartition(self._topic, p): spec for p in partitions}

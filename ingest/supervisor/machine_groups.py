@@ -86,7 +86,8 @@ class GroupRules(ReplicaRules):
                 group.attempt_numbers[attempt.task_id] = max(known, attempt.attempt)
                 if attempt.worker:
                     group.last_workers.setdefault(attempt.task_id, attempt.worker)
-                if before is None and attempt.state in (AttemptState.FAILED, AttemptState.FENCED):
+                lost = attempt.state in (AttemptState.FAILED, AttemptState.FENCED) and attempt.address is not None
+                if before is None and lost:
                     self.note_unheard(group)
 
     def _end_all(self, group: Group, why: str) -> list[Command]:
