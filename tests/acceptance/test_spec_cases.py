@@ -20,7 +20,7 @@ from tests.servers.kafka import KafkaCluster
 from tests.servers.topics import QUIET, admin, leaders, wait_for
 from tests.unit.ingest.test_schema_registry import registry
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 def test_every_spec_gives_its_rows_live_and_published_on_a_real_kafka(kafka: KafkaCluster, tmp_path: Path) -> None:
@@ -33,12 +33,12 @@ def test_every_spec_gives_its_rows_live_and_published_on_a_real_kafka(kafka: Kaf
         for case in cases().values():
             client.submit(case.posted(kafka.bootstrap, url))
         for case in reversed(cases().values()):  # the one that was started last is waited for, the others have ended
-            wait_for(lambda case=case: sum(counted(client, case).values()) == len(case.records()), 90, case.name)  # type: ignore[misc]
+            wait_for(lambda case=case: sum(counted(client, case).values()) == len(case.records()), 240, case.name)  # type: ignore[misc]
         wrong = {name: found for name, case in cases().items() if (found := faults(client, case, published=False))}
         assert not wrong, json.dumps(wrong, indent=1)
         for name in cases():
             client.supervisor_action(name, "suspend")
-        wait_for(lambda: not service.task_processes(), 90, "all tasks have published and ended")
+        wait_for(lambda: not service.task_processes(), 240, "all tasks have published and ended")
         wrong = {name: found for name, case in cases().items() if (found := faults(client, case, published=True))}
         assert not wrong, json.dumps(wrong, indent=1)
         kept = {row["datasource"]: row["n"] for row in client.sql(KEPT)}

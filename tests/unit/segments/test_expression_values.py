@@ -236,7 +236,7 @@ def test_every_function_of_the_grammar_is_built_and_tested() -> None:
     trigonometry = {"acos", "asin", "atan", "atan2", "cbrt", "cos", "cosh", "exp", "expm1", "log1p", "sin", "sinh"}
     trigonometry |= {"tan", "tanh", "todegrees", "toradians", "nextafter", "nextup", "rint", "ulp", "copysign"}
     bits = {"bitwiseor", "bitwisexor", "bitwiseshiftright", "bitwiseconvertlongbitstodouble"}
-    of_queries = {"lookup", "hll_sketch_estimate", "theta_sketch_estimate"}
+    of_queries = {"lookup", "bloom_filter_test", "hll_sketch_estimate", "theta_sketch_estimate"}
     of_queries |= {"hyper_unique_estimate", "hyper_unique_round_estimate"}
     assert set(absent) == trigonometry | bits | of_queries
 
