@@ -44,7 +44,7 @@ SEEN = {
     "reset-keeps-epoch": 1,
     "sweep-published": 0,
     "numbers-reused": 1,
-    "generation-unchecked": 239,
+    "generation-unchecked": 118,
     "task-decides": 0,
     "no-join": 0,
     "moves-back": 7,
@@ -59,12 +59,12 @@ SEEN = {
     "stopping-unheard": 10296,
     "late-look-truncates": 24,
     "bad-never-stop": 14,
-    "bad-forgotten": 14,
+    "bad-forgotten": 166,
     "bad-no-final-round": 14,
     "idle-sleeps-on": 21,
     "idle-unread": 9,
     "idle-tasks-stay": 9,
-    "range-unread": 18,
+    "range-unread": 42,
     "range-without-end": 54,
 }
 
