@@ -57,7 +57,8 @@ class TopicWatch:
         if now_ms - self._looked_ms >= PROOF_MS:
             self._asked = None  # an answer from before a standstill proves nothing about what comes after it
         self._looked_ms = now_ms
-        stale = self._proved_ms is None or now_ms - self._proved_ms >= PROOF_MS
+        old = self._proved_ms is None or now_ms - self._proved_ms >= PROOF_MS
+        stale = self._topic_id is not None and old  # nothing is known that could have become another
         if self._asked is None and (stale or now_ms - self._asked_ms >= WATCH_MS):
             self._asked, self._asked_ms = self._ask(), now_ms
         if stale and self._asked is not None:

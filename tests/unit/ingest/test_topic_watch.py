@@ -100,6 +100,19 @@ def test_a_broker_that_goes_away_is_told_of_once_the_last_proof_is_old() -> None
         broker.proves(WATCH_MS)
 
 
+def test_where_no_id_is_known_nothing_is_waited_for() -> None:
+    broker = Broker(answers_at_once=False)
+    broker.watch = TopicWatch("edits", None, broker._ask, broker._read, broker.clock)
+    assert broker.proves()
+    broker.answer()
+    assert broker.proves(WATCH_MS)
+    broker.topic_id = "new"
+    assert broker.proves(WATCH_MS)
+    broker.answer()
+    with pytest.raises(TopicRecreated):
+        broker.proves(WATCH_MS)
+
+
 def test_a_broker_without_ids_proves_as_much_as_it_can() -> None:
     broker = Broker()
     broker.topic_id = None
