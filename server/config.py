@@ -274,7 +274,7 @@ def _read(path: Path | None) -> dict[str, Any]:
         return {}
     try:
         # Safe: it makes plain values only.
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_OnceLoader)  # noqa: S506
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_OnceLoader)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}; give --config an existing file") from error
     except yaml.MarkedYAMLError as error:

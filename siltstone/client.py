@@ -53,7 +53,7 @@ class Client:
     def plan(self, spec: dict[str, Any], records: int = 100) -> dict[str, Any]:
         """What ``submit`` would change, field by field, from which offsets, and what the topic's last ``records`` would
         become; nothing is changed. ``action`` is create, change, none or refused."""
-        return self._json("POST", f"/siltstone/v1/plan?records={records}", spec)  # type: ignore[no-any-return]
+        return self._object("POST", f"/siltstone/v1/plan?records={records}", spec)
 
     def supervisors(self) -> list[dict[str, Any]]:
         """State and health of each."""
@@ -106,7 +106,7 @@ class Client:
         """Ingests the records of the file with that path by the newest spec, once however often it is asked; those
         that are bad again wait in a new file. Answers what became of them."""
         path = f"/siltstone/v1/quarantine/{quote(datasource, safe='')}/replay?path={quote(file, safe='')}"
-        return self._json("POST", path, {})  # type: ignore[no-any-return]
+        return self._object("POST", path, {})
 
     def quarantine_records(self, datasource: str, file: str, limit: int) -> list[dict[str, Any]]:
         """The first ``limit`` records of the file with that path; ``valueBase64`` where ``value`` is not text."""

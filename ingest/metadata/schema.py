@@ -62,15 +62,11 @@ def migrate(url: str, lease_ms: int = 60_000) -> tuple[str | None, str]:
         StoreSchemaError: the database is newer than this program.
         StoreUnreachable: it did not answer.
     """
-    engine = open_engine(url, lease_ms)
-    try:
-        return migrate_engine(engine)
-    finally:
-        engine.dispose()
+    return migrate_engine(open_engine(url, lease_ms))
 
 
 def migrate_engine(engine: Engine) -> tuple[str | None, str]:
-    """``migrate`` on an open engine."""
+    """``migrate`` on an engine, whose sessions are closed."""
     try:
         return SqlSession(engine).write(_migrate)
     finally:

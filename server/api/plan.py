@@ -161,7 +161,7 @@ def _at(document: Any, place: Sequence[str | int]) -> Any:
     for part in place:
         if not isinstance(document, dict | list):
             return document  # masked above it
-        document = document[part]  # type: ignore[index]
+        document = document[part]  # type: ignore[index]  # a name in an object, a number in a list
     return document
 
 

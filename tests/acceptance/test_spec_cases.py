@@ -33,7 +33,7 @@ def test_every_spec_gives_its_rows_live_and_published_on_a_real_kafka(kafka: Kaf
         for case in cases().values():
             client.submit(case.posted(kafka.bootstrap, url))
         for case in reversed(cases().values()):  # the one that was started last is waited for, the others have ended
-            wait_for(lambda case=case: sum(counted(client, case).values()) == len(case.records()), 240, case.name)  # type: ignore[misc]
+            wait_for(lambda case=case: sum(counted(client, case).values()) == len(case.records()), 240, case.name)  # type: ignore[misc]  # bound now
         wrong = {name: found for name, case in cases().items() if (found := faults(client, case, published=False))}
         assert not wrong, json.dumps(wrong, indent=1)
         for name in cases():
@@ -59,7 +59,7 @@ def send(bootstrap: str, chosen: list[Case]) -> None:
     for made in client.create_topics(new).values():
         made.result(20)
     for case in chosen:
-        wait_for(lambda case=case: leaders(client, case.name) == 1, 20, case.name)  # type: ignore[misc]
+        wait_for(lambda case=case: leaders(client, case.name) == 1, 20, case.name)  # type: ignore[misc]  # bound now
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, **QUIET})
     for case in chosen:
         for each in case.records():

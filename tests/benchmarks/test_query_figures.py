@@ -94,14 +94,14 @@ def test_queries_beside_bare_duckdb(tmp_path: Path, rows: int, live_share: float
         client = Client(world.url)
         client.sql("SELECT 1")
         for name, (sql, plain) in QUESTIONS.items():
-            first = took(lambda sql=sql: client.sql(sql, context=ANEW))  # type: ignore[misc]
+            first = took(lambda sql=sql: client.sql(sql, context=ANEW))  # type: ignore[misc]  # bound now
             own, other, own_cpu, other_cpu = [], [], [], []
             for _ in range(ROUNDS):
                 before = time.process_time()
-                other.append(took(lambda asked=plain or sql: control.execute(asked).fetchall()))  # type: ignore[misc]
+                other.append(took(lambda asked=plain or sql: control.execute(asked).fetchall()))  # type: ignore[misc]  # bound now
                 other_cpu.append((time.process_time() - before) * 1_000)
                 used = workers_cpu_ms()
-                own.append(took(lambda sql=sql: client.sql(sql, context=ANEW)))  # type: ignore[misc]
+                own.append(took(lambda sql=sql: client.sql(sql, context=ANEW)))  # type: ignore[misc]  # bound now
                 own_cpu.append(workers_cpu_ms() - used)
             mine, theirs = min(own), min(other)
             medians = statistics.median(own) / statistics.median(other)
@@ -157,7 +157,7 @@ def test_many_queries_at_once(tmp_path: Path, shared: bool) -> None:
 
         def ask() -> None:
             for asked in rounds:
-                times.append(took(lambda asked=asked: client.sql(asked, context=context)))  # type: ignore[misc]
+                times.append(took(lambda asked=asked: client.sql(asked, context=context)))  # type: ignore[misc]  # bound now
 
         threads = [threading.Thread(target=ask) for _ in range(50)]
         begun = time.perf_counter()

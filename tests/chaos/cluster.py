@@ -197,7 +197,7 @@ class ChaosCluster:
         for pid in pids:
             with suppress(OSError):
                 os.kill(pid, signal.SIGUSR1)
-        time.sleep(1.0)
+        time.sleep(1.0)  # before they are killed; nothing says when the last line is out
 
     def _end_everything(self) -> None:
         for proxies in self.proxies.values():

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 from ingest.metadata.records import QuarantineRow
 from ingest.overlord.duties import Sweeper
@@ -14,19 +11,6 @@ from ingest.overlord.expiry import QuarantineBounds, QuarantineExpiry, past_boun
 from ingest.protocol import SequenceRef
 from tests.in_process import spec
 from tests.unit.quarantine_table import Table, broken_spec, told
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Iterator[Callable[..., Table]]:
-    tables: list[Table] = []
-
-    def make(posted: dict[str, Any], records: list[Any], **beside: Any) -> Table:
-        tables.append(Table(tmp_path, posted, records, **beside))
-        return tables[-1]
-
-    yield make
-    for table in tables:
-        table.system.stop()
 
 
 def test_a_file_past_its_bounds_is_given_up_with_a_word_and_verify_knows(made: Callable[..., Table]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +24,6 @@ from server.audit.table import audit_table
 from tests.in_process import NOON_MS, System, eventually, spec
 from tests.unit.ingest.appenderator.binary_messages import avro, framed, record_schema
 from tests.unit.quarantine_table import Table, broken_spec, told
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Iterator[Callable[..., Table]]:
-    tables: list[Table] = []
-
-    def make(posted: dict[str, Any], records: list[Any], **beside: Any) -> Table:
-        tables.append(Table(tmp_path, posted, records, **beside))
-        return tables[-1]
-
-    yield make
-    for table in tables:
-        table.system.stop()
 
 
 def test_each_record_is_ingested_once_and_what_is_bad_again_waits_with_its_new_reason(
