@@ -11,7 +11,16 @@ from ingest.errors import StoreWentBack
 from ingest.metadata import rules, supervisor_rules
 from ingest.metadata.marks import Seen
 from ingest.metadata.memory_state import MemoryBase
-from ingest.metadata.records import AuditRow, DesiredState, Leadership, NodeRecord, SpecVersion, SupervisorRecord
+from ingest.metadata.records import (
+    UNGUARDED,
+    AuditRow,
+    DesiredState,
+    Leadership,
+    NodeRecord,
+    SpecGuard,
+    SpecVersion,
+    SupervisorRecord,
+)
 from ingest.metadata.store import StoreConflict
 
 
@@ -85,7 +94,7 @@ class MemoryLeadership(MemoryBase):
 class MemorySupervisors(MemoryBase):
     """Supervisors, their history and the audit trail."""
 
-    def put_supervisor(
+    def put_supervisor(  # noqa: PLR0913 - what one transaction stores
         self,
         generation: int,
         supervisor: str,
@@ -93,11 +102,14 @@ class MemorySupervisors(MemoryBase):
         spec: dict[str, Any],
         desired: DesiredState,
         now_ms: int,
+        guard: SpecGuard = UNGUARDED,
     ) -> SupervisorRecord:
         assert desired is not DesiredState.TERMINATED, "a supervisor is terminated by set_desired"
         with self._writing("put_supervisor", generation) as state:
             old = state.supervisors.get(supervisor)
             supervisor_rules.check_same_table(old, datasource)
+            begun = bool(state.unpublished.get(supervisor))
+            supervisor_rules.check_guard(supervisor, guard, begun, (supervisor, guard.unread) in state.streams)
             self._touch()
             state.tables.setdefault(datasource, 0)
             if old is not None and supervisor_rules.goes_on(old, spec, desired):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ingest.errors import AttemptRefused
-from ingest.metadata import attempt_rules, rules
+from ingest.metadata import attempt_rules, rules, supervisor_rules
 from ingest.metadata.memory_state import Group, GroupKey, MemoryBase, StreamKey
 from ingest.metadata.records import AuditRow, GroupState, NextSequence, ResetWish, StreamOffsets
 from ingest.metadata.store import StoreConflict
@@ -25,13 +25,22 @@ class MemoryOffsets(MemoryBase):
         with self._lock:
             return self.state.streams.get((supervisor, topic))
 
-    def init_offsets(
-        self, generation: int, supervisor: str, datasource: str, topic: str, topic_id: str | None, starts: OffsetMap
+    def init_offsets(  # noqa: PLR0913 - what one transaction stores
+        self,
+        generation: int,
+        supervisor: str,
+        datasource: str,
+        topic: str,
+        topic_id: str | None,
+        starts: OffsetMap,
+        spec_version: int | None = None,
     ) -> StreamOffsets:
         with self._writing("init_offsets", generation) as state:
             key = (supervisor, topic)
             stored = state.streams.get(key)
             if stored is None:
+                if spec_version is not None:
+                    self._check_version(supervisor, spec_version)
                 self._touch()
                 others = [s.epochs.values() for s in state.streams.values() if s.supervisor == supervisor]
                 highest = max((epoch for epochs in others for epoch in epochs), default=None)
@@ -41,6 +50,10 @@ class MemoryOffsets(MemoryBase):
                 state.stream_tables[key] = datasource
                 self._raise_version(datasource)
             return stored
+
+    def _check_version(self, supervisor: str, version: int) -> None:
+        record = self.state.supervisors.get(supervisor)
+        supervisor_rules.check_version(supervisor, None if record is None else record.version, version)
 
     def add_partitions(self, generation: int, supervisor: str, topic: str, starts: OffsetMap) -> StreamOffsets:
         with self._writing("add_partitions", generation) as state:
@@ -170,6 +183,7 @@ class MemoryOffsets(MemoryBase):
     ) -> SequenceRecord:
         assert partitions, "a group without partitions"
         with self._writing("open_group", generation) as state:
+            self._check_version(supervisor, following.spec_version)
             stored = self._stream((supervisor, topic))
             start = rules.acquired_start(partitions, self._unpublished(supervisor, topic), stored.committed)
             group = self._count("group", supervisor)

@@ -30,6 +30,17 @@ class DesiredState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class SpecGuard:
+    """What the judgement of a posted spec relied on; it is stored only while this still holds."""
+
+    idle: bool = False  # nothing that was read is unpublished
+    unread: str | None = None  # no offsets of this topic are stored
+
+
+UNGUARDED = SpecGuard()
+
+
+@dataclass(frozen=True, slots=True)
 class SupervisorRecord:
     """A supervisor as its operator last left it. ``spec`` is exactly what was posted.
 

@@ -13,8 +13,18 @@ from ingest.metadata import rules, supervisor_rules
 from ingest.metadata import tables as t
 from ingest.metadata.engine import TAKEOVER_MS
 from ingest.metadata.marks import Seen
-from ingest.metadata.records import AuditRow, DesiredState, Leadership, NodeRecord, SpecVersion, SupervisorRecord
+from ingest.metadata.records import (
+    UNGUARDED,
+    AuditRow,
+    DesiredState,
+    Leadership,
+    NodeRecord,
+    SpecGuard,
+    SpecVersion,
+    SupervisorRecord,
+)
 from ingest.metadata.sql_base import SqlBase, append_audit, close_gate, ensure_table, next_count
+from ingest.metadata.sql_guards import check_guard
 from ingest.metadata.sql_marks import found_in
 from ingest.metadata.sql_rows import audit_of, node_of
 from ingest.metadata.store import StoreConflict
@@ -150,7 +160,7 @@ def _nodes(connection: Connection) -> list[NodeRecord]:
 class SqlSupervisors(SqlBase):
     """Supervisors, their history and the audit trail."""
 
-    def put_supervisor(
+    def put_supervisor(  # noqa: PLR0913 - what one transaction stores
         self,
         generation: int,
         supervisor: str,
@@ -158,12 +168,14 @@ class SqlSupervisors(SqlBase):
         spec: dict[str, Any],
         desired: DesiredState,
         now_ms: int,
+        guard: SpecGuard = UNGUARDED,
     ) -> SupervisorRecord:
         assert desired is not DesiredState.TERMINATED, "a supervisor is terminated by set_desired"
 
         def put(connection: Connection) -> SupervisorRecord:
             old = load_supervisor(connection, supervisor, lock=True)
             supervisor_rules.check_same_table(old, datasource)
+            check_guard(connection, supervisor, guard)
             ensure_table(connection, datasource)
             if old is not None and supervisor_rules.goes_on(old, spec, desired):
                 record = replace(old, desired=desired, updated_ms=now_ms)

@@ -14,6 +14,7 @@ from ingest.metadata import tables as t
 from ingest.metadata.records import AuditRow, GroupState, NextSequence, ResetWish, StreamOffsets
 from ingest.metadata.sql_base import SqlBase, append_audit, ensure_table, next_count, raise_version
 from ingest.metadata.sql_groups import load_groups
+from ingest.metadata.sql_guards import check_version
 from ingest.metadata.sql_places import load_places
 from ingest.metadata.sql_rows import sequence_of, wish_of, wish_values
 from ingest.metadata.sql_streams import (
@@ -44,7 +45,7 @@ class SqlOffsets(SqlBase):
     def offsets(self, supervisor: str, topic: str) -> StreamOffsets | None:
         return self._read(lambda connection: load_offsets(connection, supervisor, topic))
 
-    def init_offsets(
+    def init_offsets(  # noqa: PLR0913 - what one transaction stores
         self,
         generation: int,
         supervisor: str,
@@ -52,11 +53,14 @@ class SqlOffsets(SqlBase):
         topic: str,
         topic_id: str | None,
         starts: OffsetMap,
+        spec_version: int | None = None,
     ) -> StreamOffsets:
         def init(connection: Connection) -> StreamOffsets:
             stored = load_offsets(connection, supervisor, topic)
             if stored is not None:
                 return stored
+            if spec_version is not None:
+                check_version(connection, supervisor, spec_version)
             columns = t.stream_offsets.c
             highest = connection.execute(
                 sa.select(sa.func.max(columns.epoch)).where(columns.supervisor == supervisor)
@@ -144,6 +148,7 @@ class SqlOffsets(SqlBase):
         assert partitions, "a group without partitions"
 
         def opened(connection: Connection) -> SequenceRecord:
+            check_version(connection, supervisor, following.spec_version)
             stream = require_stream(connection, supervisor, topic)
             stored = load_offsets(connection, supervisor, topic, partitions)
             assert stored is not None

@@ -27,6 +27,7 @@ from ingest.errors import IngestError
 from ingest.metadata.lookup_store import LookupStore
 from ingest.metadata.place_store import PlaceStore
 from ingest.metadata.records import (
+    UNGUARDED,
     AuditRow,
     DesiredState,
     GroupState,
@@ -35,6 +36,7 @@ from ingest.metadata.records import (
     NextSequence,
     NodeRecord,
     ResetWish,
+    SpecGuard,
     SpecVersion,
     StagedRow,
     StreamOffsets,
@@ -113,7 +115,7 @@ class LeadershipStore(Protocol):
 class SupervisorStore(Protocol):
     """Supervisors, their history and the audit trail."""
 
-    def put_supervisor(
+    def put_supervisor(  # noqa: PLR0913 - what one transaction stores
         self,
         generation: int,
         supervisor: str,
@@ -121,9 +123,11 @@ class SupervisorStore(Protocol):
         spec: dict[str, Any],
         desired: DesiredState,
         now_ms: int,
+        guard: SpecGuard = UNGUARDED,
     ) -> SupervisorRecord:
         """Stores a spec as the next version and what is desired of it. A spec equal to the newest keeps its
-        version (also after a lost reply), unless it ends a suspension. Another table: StoreConflict."""
+        version (also after a lost reply), unless it ends a suspension. Another table, or a ``guard`` that no
+        longer holds: StoreConflict."""
         ...
 
     def set_desired(self, generation: int, supervisor: str, desired: DesiredState, now_ms: int) -> SupervisorRecord:
@@ -169,11 +173,18 @@ class OffsetStore(Protocol):
 
     def offsets(self, supervisor: str, topic: str) -> StreamOffsets | None: ...
 
-    def init_offsets(
-        self, generation: int, supervisor: str, datasource: str, topic: str, topic_id: str | None, starts: OffsetMap
+    def init_offsets(  # noqa: PLR0913 - what one transaction stores
+        self,
+        generation: int,
+        supervisor: str,
+        datasource: str,
+        topic: str,
+        topic_id: str | None,
+        starts: OffsetMap,
+        spec_version: int | None = None,
     ) -> StreamOffsets:
         """The first offset rows of (supervisor, topic), all in one transaction (PR-2). If rows
-        exist, returns them unchanged."""
+        exist, returns them unchanged; else StoreConflict when the spec is no longer ``spec_version``."""
         ...
 
     def add_partitions(self, generation: int, supervisor: str, topic: str, starts: OffsetMap) -> StreamOffsets:
@@ -216,7 +227,7 @@ class OffsetStore(Protocol):
         sequence ended, else at the committed offset (PR-11).
 
         Raises:
-            StoreConflict: an open sequence owns one of the partitions.
+            StoreConflict: an open sequence owns one of the partitions, or the spec is no longer ``following``'s.
         """
         ...
 

@@ -12,9 +12,11 @@ from typing import Any
 
 from ingest.clock import Clock
 from ingest.errors import IngestError, OverlordUnreachable, SpecError, StoreUnreachable
-from ingest.metadata.records import DesiredState, Leadership, ResetWish, SupervisorRecord
+from ingest.metadata.records import DesiredState, Leadership, ResetWish, SpecGuard, SupervisorRecord
+from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
 from ingest.overlord.carrying import gone_back_to
+from ingest.overlord.changing import WrongState, check_change
 from ingest.overlord.hidden import is_hidden, supervisor_of, unhidden
 from ingest.overlord.judging import judge_spec
 from ingest.overlord.leader import LeaderElection, LeaderSettings
@@ -22,7 +24,7 @@ from ingest.overlord.reports import facts_of
 from ingest.overlord.tally import Tally
 from ingest.overlord.term import OverlordPorts, Term
 from ingest.protocol import AttemptRecord, TaskSpec, WorkerHeartbeat, WorkerOrders
-from ingest.spec import IOConfig, SupervisorSpec, parse_supervisor_spec
+from ingest.spec import SupervisorSpec, parse_supervisor_spec
 from ingest.supervisor.messages import HandOffAsked, ResetAsked
 from ingest.supervisor.report import parse_errors, row_stats, stats, status
 from ingest.supervisor.runner import SupervisorRunner
@@ -41,12 +43,6 @@ class NotLeading(OverlordUnreachable):
 
 class UnknownSupervisor(IngestError):
     """No supervisor of that name exists."""
-
-    effect_known_absent = True
-
-
-class WrongState(IngestError):
-    """The supervisor is already in the state that is asked for, or cannot reach it from where it is."""
 
     effect_known_absent = True
 
@@ -188,19 +184,25 @@ class Overlord:
             same = present is not None and present.spec == spec.posted and present.desired is desired
             if present is not None and same and skip_unmodified:
                 return Offered(present, warnings, modified=False)
-            self._check_same_topic(spec)
+            guard = check_change(self._ports.store, spec)
             back = gone_back_to(self._ports.store, present, spec)
             if back:  # a wish, so that it is carried out before anything is read
                 wish = ResetWish(0, spec.supervisor, spec.io.topic, back, None, False, self._now_ms())
                 self._ports.store.ask_reset(term.generation, wish)
             stopped = self._stopped_version(term, spec.supervisor)
-            record = self._ports.store.put_supervisor(
-                term.generation, spec.supervisor, spec.datasource, spec.posted, desired, self._now_ms()
-            )
+            try:
+                record = self._put(term, spec, desired, guard)
+            except StoreConflict:  # the leader went on in the meantime: judged again, it is refused in plain words
+                record = self._put(term, spec, desired, check_change(self._ports.store, spec))
             if record.version == stopped and desired is DesiredState.RUNNING:  # the same spec: a start all the same
                 record = self._start_again(term, record)
             term.supervise(record, spec)
         return Offered(record, warnings, modified=not same)
+
+    def _put(self, term: Term, spec: SupervisorSpec, desired: DesiredState, guard: SpecGuard) -> SupervisorRecord:
+        return self._ports.store.put_supervisor(
+            term.generation, spec.supervisor, spec.datasource, spec.posted, desired, self._now_ms(), guard
+        )
 
     def plan(self, posted: Any) -> Planned:
         """How ``submit`` would judge a spec now; nothing is stored.
@@ -215,7 +217,7 @@ class Overlord:
         if stored is not None and stored.datasource != spec.datasource:
             refusal = f"supervisor {spec.supervisor!r} fills table {stored.datasource!r}; it cannot fill another"
         try:
-            self._check_same_topic(spec)
+            check_change(self._ports.store, spec)
         except WrongState as error:
             refusal = refusal or str(error)
         gone = stored is None or stored.desired is DesiredState.TERMINATED
@@ -232,36 +234,6 @@ class Overlord:
         if problems:
             raise SpecError(problems)
         return found
-
-    def _check_same_topic(self, spec: SupervisorSpec) -> None:
-        """Unpublished sequences hold offsets of the old topic; under the new spec these would be read
-        in the new one."""
-        present = self._ports.store.supervisor(spec.supervisor)
-        if present is None:
-            return
-        old = parse_supervisor_spec(present.spec)[0].io
-        self._check_same_bounds(spec, old)
-        if old.topic != spec.io.topic and self._ports.store.groups(spec.supervisor):
-            raise WrongState(
-                f"supervisor {spec.supervisor!r} still reads topic {old.stream!r}: suspend it, wait until its tasks "
-                f"have ended, then post the spec with topic {spec.io.stream!r}"
-            )
-
-    def _check_same_bounds(self, spec: SupervisorSpec, old: IOConfig) -> None:
-        """Stored offsets decide where reading goes on, and saved ends may have to be read again up to there."""
-        name, bounds = spec.supervisor, spec.io.bounds
-        if bounds is None or old.topic != spec.io.topic or self._ports.store.offsets(name, old.topic) is None:
-            return
-        if old.bounds is None or old.bounds.starts != bounds.starts:
-            raise WrongState(
-                f"supervisor {name!r} has read topic {old.stream!r} from other offsets: post the boundedStreamConfig "
-                "under another id, or keep its startSequenceNumbers and move offsets by resetOffsets"
-            )
-        if any(bounds.ends[p] < end for p, end in old.bounds.ends.items()) and self._ports.store.groups(name):
-            raise WrongState(
-                f"supervisor {name!r} still reads up to the former endSequenceNumbers: suspend it and wait until its "
-                "tasks have ended, then post lower ones"
-            )
 
     def suspend(self, supervisor: str) -> SupervisorRecord:
         return self._desire(supervisor, DesiredState.SUSPENDED)

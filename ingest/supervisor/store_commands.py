@@ -126,7 +126,9 @@ class StoreCommands:
         store, generation, name, topic = self._store, self._generation, config.supervisor, config.topic
         match command:
             case InitOffsets(topic_id, starts):
-                return store.init_offsets(generation, name, config.datasource, topic, topic_id, starts)
+                return store.init_offsets(
+                    generation, name, config.datasource, topic, topic_id, starts, config.spec_version
+                )
             case AddPartitions(starts):
                 return store.add_partitions(generation, name, topic, starts)
             case ResetOffsets(audit=audit, wish=int(wish)):

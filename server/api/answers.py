@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 from ingest.errors import LeadershipLost, SpecError, StoreUnreachable, StreamError
 from ingest.metadata.store import StoreConflict
-from ingest.overlord.overlord import NotLeading, UnknownSupervisor, WrongState
+from ingest.overlord.changing import WrongState
+from ingest.overlord.overlord import NotLeading, UnknownSupervisor
 from query.errors import QueryError
 from query.lookups.spec import InvalidLookup
 from segments.errors import InvalidValue, ServiceError

@@ -11,7 +11,7 @@ import pytest
 from ingest.errors import StoreUnreachable
 from ingest.metadata.memory import StoreHooks
 from ingest.offsets import OffsetMap
-from ingest.overlord.overlord import WrongState
+from ingest.overlord.changing import WrongState
 from ingest.task.messages import TaskStatus
 from segments.errors import StorageUnavailable
 from tests.in_process import NOON_MS, System, chain_is_whole, click, eventually, spec

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ingest.offsets import OffsetMap
-from ingest.overlord.overlord import WrongState
+from ingest.overlord.changing import WrongState
 from tests.in_process import System, chain_is_whole, click, eventually, spec
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from ingest.errors import TaskUnreachable
 from ingest.offsets import OffsetMap
-from ingest.overlord.overlord import UnknownSupervisor, WrongState
+from ingest.overlord.changing import WrongState
+from ingest.overlord.overlord import UnknownSupervisor
 from ingest.protocol import PROTOCOL_VERSION, PauseReport, StopCommand, TaskCommand
 from tests.in_process import System, chain_is_whole, click, eventually, spec
 

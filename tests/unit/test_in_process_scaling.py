@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ingest.overlord.overlord import WrongState
+from ingest.overlord.changing import WrongState
 from tests.in_process import System, chain_is_whole, click, eventually, spec
 
 

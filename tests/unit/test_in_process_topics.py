@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.offsets import OffsetMap
-from ingest.overlord.overlord import WrongState
+from ingest.overlord.changing import WrongState
 from server.catalog import StoreCatalog
 from tests.in_process import System, click, eventually, spec
 from tests.unit.server.test_api import SUPERVISOR, World

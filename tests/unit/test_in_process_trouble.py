@@ -15,7 +15,7 @@ from ingest.errors import OverlordUnreachable, StoreUnreachable, TaskUnreachable
 from ingest.metadata.memory import StoreHooks
 from ingest.metadata.records import DesiredState
 from ingest.offsets import OffsetMap
-from ingest.overlord.overlord import WrongState
+from ingest.overlord.changing import WrongState
 from ingest.protocol import CommitterCommand, PublishOutcome, PublishReply, SequenceRecord
 from ingest.stream.memory import MemoryStream
 from ingest.stream.supplier import BrokerUnreachable

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from ingest.metadata.records import AuditRow, DesiredState
+from ingest.metadata.records import AuditRow, DesiredState, SpecGuard
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
-from tests.contract.metadata.world import NOON_MS, SPEC, SUPERVISOR, TABLE, World, audit
+from tests.contract.metadata.world import NOON_MS, SPEC, SUPERVISOR, TABLE, TOPIC, World, at, audit, following
 
 
 def put(world: World, spec: dict[str, Any], desired: DesiredState = DesiredState.RUNNING, at_ms: int = NOON_MS) -> int:
@@ -85,6 +85,36 @@ def test_a_supervisor_never_changes_its_table(world: World) -> None:
     with pytest.raises(StoreConflict, match="another id"):
         world.store.put_supervisor(world.generation, SUPERVISOR, "ads", SPEC, DesiredState.RUNNING, NOON_MS)
     assert world.store.datasources() == [TABLE]
+
+
+def test_what_was_decided_under_an_earlier_spec_neither_stores_offsets_nor_opens_a_group(world: World) -> None:
+    put(world, {"topic": "corrected"})
+    with pytest.raises(StoreConflict, match="version 2 of its spec"):
+        world.store.open_group(world.generation, SUPERVISOR, TOPIC, [0], following(1))
+    with pytest.raises(StoreConflict, match="version 2 of its spec"):
+        world.store.init_offsets(world.generation, SUPERVISOR, TABLE, "another", None, at(p0=0), 1)
+    assert world.store.offsets(SUPERVISOR, "another") is None and world.store.groups(SUPERVISOR) == []
+    assert world.store.init_offsets(world.generation, SUPERVISOR, TABLE, TOPIC, None, at(p0=9), 1).committed == at(
+        p0=0, p1=0
+    )
+    assert world.store.open_group(world.generation, SUPERVISOR, TOPIC, [0], following(2)).spec_version == 2
+
+
+def test_a_spec_is_not_stored_when_reading_began_while_it_was_judged(world: World) -> None:
+    def post(guard: SpecGuard) -> int:
+        spec = {"topic": "corrected"}
+        return world.store.put_supervisor(
+            world.generation, SUPERVISOR, TABLE, spec, DesiredState.RUNNING, NOON_MS, guard
+        ).version
+
+    with pytest.raises(StoreConflict, match=f"offsets of topic '{TOPIC}'"):
+        post(SpecGuard(unread=TOPIC))
+    record = world.open(0)
+    with pytest.raises(StoreConflict, match="began to read"):
+        post(SpecGuard(idle=True))
+    assert world.store.history(SUPERVISOR)[0].version == 1
+    world.store.seal(world.generation, record.ref, record.start, None)  # empty: nothing is unpublished
+    assert post(SpecGuard(idle=True, unread="another")) == 2
 
 
 def test_an_unknown_supervisor_cannot_be_suspended(world: World) -> None:

@@ -129,8 +129,14 @@ class Lead:
         self.store.state.unpublished["edits"] = tuple(r for r in self.store.state.unpublished["edits"] if r.ref != ref)
 
     def desire(self, desired: DesiredState, config: SupervisorConfig | None = None) -> list[m.Command]:
-        self.store.set_desired(self.generation, "edits", desired, 0)
-        return self.post(m.DesiredChanged(self.now_ms, desired, config or self.machine.config))
+        """``config``: of another spec, posted."""
+        if config is None or config.spec_version == self.store.state.supervisors["edits"].version:
+            version = self.store.set_desired(self.generation, "edits", desired, 0).version
+        else:
+            spec = {"version": config.spec_version}
+            version = self.store.put_supervisor(self.generation, "edits", "edits", spec, desired, 0).version
+        told = replace(config or self.machine.config, spec_version=version)
+        return self.post(m.DesiredChanged(self.now_ms, desired, told))
 
     # ------------------------------------------------------------ what came of it
 

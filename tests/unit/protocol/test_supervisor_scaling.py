@@ -59,7 +59,7 @@ def test_a_leader_that_dies_between_the_two_facts_leaves_the_second_to_the_next(
     lead = two_groups()
     scaled(lead, 1)
     released(lead, "t1", 1, 5, 6)
-    lead.take_over(lead.generation, replace(CONFIG, task_count=1))
+    lead.take_over(lead.generation, replace(CONFIG, task_count=1, spec_version=lead.machine.config.spec_version))
     lead.tick()
     assert lead.machine.groups[1].open is None and lead.machine.groups[2].round is not None
     released(lead, "t2", 2, 7, 8)

@@ -17,7 +17,7 @@ def test_the_offsets_of_a_supervisor_are_those_of_the_topic_it_reads_now() -> No
     catalog = StoreCatalog(store, ManualClock(), ("query",), {})
     seen: dict[int, tuple[int, int]] = {}
     for topic in ("zebra", "apple", "mouse", "zebra"):
-        store.put_supervisor(leader.generation, "clicks", "clicks", spec(topic), DesiredState.RUNNING, 0)
+        posted = store.put_supervisor(leader.generation, "clicks", "clicks", spec(topic), DesiredState.RUNNING, 0)
         between = catalog.snapshot("clicks", None)
         assert between is not None
         stored = store.init_offsets(leader.generation, "clicks", "clicks", topic, None, OffsetMap({0: 0}))
@@ -25,7 +25,7 @@ def test_the_offsets_of_a_supervisor_are_those_of_the_topic_it_reads_now() -> No
         assert snapshot is not None
         assert snapshot.committed == {"clicks": dict(stored.committed)}, f"live rows of {topic} begin there"
         assert snapshot.epochs == {"clicks": dict(stored.epochs)}
-        record = store.open_group(leader.generation, "clicks", topic, (0,), NextSequence(1, 0))
+        record = store.open_group(leader.generation, "clicks", topic, (0,), NextSequence(posted.version, 0))
         assert dict(record.start) == snapshot.committed["clicks"]
         audit = AuditRow(0, "clicks", "reset", {"topic": topic, "try": len(seen)})
         moves = OffsetMap({0: stored.committed[0] + 20})
