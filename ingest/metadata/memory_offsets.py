@@ -6,9 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ingest.errors import AttemptRefused
-from ingest.metadata import attempt_rules, rules, supervisor_rules
+from ingest.metadata import attempt_rules, backfill_rules, rules, supervisor_rules
 from ingest.metadata.memory_state import Group, GroupKey, MemoryBase, StreamKey
-from ingest.metadata.records import AuditRow, GroupState, NextSequence, ResetWish, StreamOffsets
+from ingest.metadata.records import (
+    AuditRow,
+    DesiredState,
+    GroupState,
+    NextSequence,
+    ResetWish,
+    SpecVersion,
+    StreamOffsets,
+    SupervisorRecord,
+)
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap, furthest
 from ingest.protocol import AttemptRecord, AttemptState, Place, SequenceRecord, SequenceRef, SequenceState, Source
@@ -123,7 +132,27 @@ class MemoryOffsets(MemoryBase):
         with self._writing("carry_out_reset", generation) as state:
             stored = self._stream((supervisor, topic))
             wish = state.wishes.pop(wish_id, None)
-            return stored if wish is None else self._reset(stored, wish.moves, wish.topic_id, audit)
+            if wish is None:
+                return stored
+            moves = wish.moves
+            if wish.backfill is not None:
+                found = backfill_rules.skipped(stored, wish, wish.backfill["id"] in state.supervisors)
+                audit = backfill_rules.jumped(audit, found, wish)
+                if isinstance(found, str):
+                    state.audit.append(audit)
+                    return stored
+                moves = found.moves
+                self._leave(found, state.stream_tables[supervisor, topic], audit.at_ms)
+            return self._reset(stored, moves, wish.topic_id, audit)
+
+    def _leave(self, found: backfill_rules.Skipped, datasource: str, now_ms: int) -> None:
+        """A supervisor that did not exist, for what is skipped."""
+        name, state = found.stream.supervisor, self.state
+        version = self._count("spec", name)
+        state.history[name] = (SpecVersion(version, found.spec, now_ms), *state.history.get(name, ()))
+        state.supervisors[name] = SupervisorRecord(name, datasource, version, found.spec, DesiredState.RUNNING, now_ms)
+        self._store_stream(found.stream)
+        state.stream_tables[name, found.stream.topic] = datasource
 
     def reset_offsets(
         self, generation: int, supervisor: str, topic: str, moves: OffsetMap, topic_id: str | None, audit: AuditRow

@@ -140,7 +140,8 @@ class AuditRow:
 class ResetWish:
     """An operator's reset that waits for what was read to be published (PR-24); gone once carried out.
 
-    ``discard``: it does not wait. ``topic_id`` is the topic the moves were meant for.
+    ``discard``: it does not wait. ``topic_id`` is the topic the moves were meant for. ``backfill``: the spec, but for
+    its range, of a new supervisor that reads what is skipped; then no partition moves back.
     """
 
     wish_id: int
@@ -150,6 +151,7 @@ class ResetWish:
     topic_id: str | None
     discard: bool
     asked_ms: int
+    backfill: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

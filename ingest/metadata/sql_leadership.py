@@ -301,6 +301,14 @@ def load_supervisor(connection: Connection, supervisor: str, *, lock: bool) -> S
     return None if row is None else _record(row)
 
 
+def insert_supervisor(
+    connection: Connection, supervisor: str, datasource: str, spec: dict[str, Any], now_ms: int
+) -> None:
+    """A supervisor that did not exist, to be running; in a transaction of the caller's."""
+    version = _append_history(connection, supervisor, spec, now_ms)
+    _store(connection, SupervisorRecord(supervisor, datasource, version, spec, DesiredState.RUNNING, now_ms), new=True)
+
+
 def _append_history(connection: Connection, supervisor: str, spec: dict[str, Any] | None, now_ms: int) -> int:
     version = next_count(connection, "spec", supervisor)
     values = {"supervisor": supervisor, "version": version, "spec": spec, "created_ms": now_ms}

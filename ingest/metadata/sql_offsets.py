@@ -9,19 +9,20 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from ingest.metadata import attempt_rules, rules
+from ingest.metadata import attempt_rules, backfill_rules, rules
 from ingest.metadata import tables as t
 from ingest.metadata.records import AuditRow, GroupState, NextSequence, ResetWish, StreamOffsets
 from ingest.metadata.sql_base import SqlBase, append_audit, ensure_table, next_count, raise_version
 from ingest.metadata.sql_groups import load_groups
 from ingest.metadata.sql_guards import check_version
+from ingest.metadata.sql_leadership import insert_supervisor, load_supervisor
 from ingest.metadata.sql_places import load_places
 from ingest.metadata.sql_rows import sequence_of, wish_of, wish_values
 from ingest.metadata.sql_streams import (
     group_row,
     in_group,
-    insert_partitions,
     insert_sequence,
+    insert_stream,
     load_attempt,
     load_attempts,
     load_offsets,
@@ -67,9 +68,7 @@ class SqlOffsets(SqlBase):
             ).scalar()
             epochs = OffsetMap(dict.fromkeys(starts, rules.first_epoch(highest)))
             stored = StreamOffsets(supervisor, topic, topic_id, starts, epochs, starts)
-            key = {"supervisor": supervisor, "topic": topic, "datasource": datasource, "topic_id": topic_id}
-            connection.execute(sa.insert(t.streams).values(**key))
-            insert_partitions(connection, stored, starts)
+            insert_stream(connection, stored, datasource)
             ensure_table(connection, datasource)
             raise_version(connection, datasource)
             return stored
@@ -116,6 +115,8 @@ class SqlOffsets(SqlBase):
                 assert old is not None
                 return old
             connection.execute(sa.delete(t.reset_wishes).where(mine))
+            if wish.backfill is not None:
+                return _jump(connection, stream, wish_of(wish), audit)
             return _reset(connection, stream, wish.moves, wish.topic_id, audit)
 
         return self._fenced(generation, carry_out)
@@ -282,6 +283,22 @@ def _reset(
     append_audit(connection, audit)
     raise_version(connection, stream.datasource)
     return fresh
+
+
+def _jump(connection: Connection, stream: Row[Any], wish: ResetWish, audit: AuditRow) -> StreamOffsets:
+    """``_reset`` that leaves what it skips to a new supervisor."""
+    assert wish.backfill is not None
+    old = load_offsets(connection, stream.supervisor, stream.topic)
+    assert old is not None
+    taken = load_supervisor(connection, wish.backfill["id"], lock=True) is not None
+    found = backfill_rules.skipped(old, wish, taken)
+    audit = backfill_rules.jumped(audit, found, wish)
+    if isinstance(found, str):
+        append_audit(connection, audit)
+        return old
+    insert_supervisor(connection, found.stream.supervisor, stream.datasource, found.spec, audit.at_ms)
+    insert_stream(connection, found.stream, stream.datasource)
+    return _reset(connection, stream, found.moves, wish.topic_id, audit)
 
 
 def _wishes(connection: Connection, supervisor: str | None) -> list[ResetWish]:

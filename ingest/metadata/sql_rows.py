@@ -162,7 +162,8 @@ def audit_of(row: Any) -> AuditRow:
 
 
 def wish_of(row: Any) -> ResetWish:
-    return ResetWish(row.id, row.supervisor, row.topic, row.moves, row.topic_id, row.discard, row.asked_ms)
+    plain = (row.id, row.supervisor, row.topic, row.moves, row.topic_id, row.discard, row.asked_ms)
+    return ResetWish(*plain, backfill=row.backfill)
 
 
 def wish_values(wish: ResetWish) -> dict[str, Any]:
@@ -174,6 +175,7 @@ def wish_values(wish: ResetWish) -> dict[str, Any]:
         "topic_id": wish.topic_id,
         "discard": wish.discard,
         "asked_ms": wish.asked_ms,
+        "backfill": wish.backfill,
     }
 
 

@@ -81,6 +81,13 @@ def load_offsets(
     )
 
 
+def insert_stream(connection: Connection, stored: StreamOffsets, datasource: str) -> None:
+    """A stream that did not exist, with all its offset rows (PR-2)."""
+    key = {"supervisor": stored.supervisor, "topic": stored.topic, "datasource": datasource}
+    connection.execute(sa.insert(t.streams).values(**key, topic_id=stored.topic_id))
+    insert_partitions(connection, stored, stored.committed)
+
+
 def insert_partitions(connection: Connection, stored: StreamOffsets, partitions: Iterable[int]) -> None:
     """New offset rows as ``stored`` has them."""
     rows = [

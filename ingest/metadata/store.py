@@ -204,7 +204,9 @@ class OffsetStore(Protocol):
         self, generation: int, supervisor: str, topic: str, wish_id: int, audit: AuditRow
     ) -> StreamOffsets:
         """``reset_offsets`` as the wish says, removing it in the same transaction. Nothing is changed when
-        it is gone: a wish is carried out exactly once, whoever leads."""
+        it is gone: a wish is carried out exactly once, whoever leads. One with a ``backfill`` also stores that
+        supervisor and its first offsets: from the committed ones to where this stream goes on. Where that makes no
+        sense any more (another topic, a name that is taken) nothing moves, and the trail says so."""
         ...
 
     def reset_offsets(

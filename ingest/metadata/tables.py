@@ -173,6 +173,7 @@ reset_wishes = Table(
     _name("topic_id", nullable=True),
     Column("discard", Boolean, nullable=False),
     _big("asked_ms"),
+    _json("backfill", nullable=True),
 )
 
 # ---------------------------------------------------------------- offsets, groups, sequences

@@ -15,6 +15,7 @@ from ingest.errors import IngestError, OverlordUnreachable, SpecError, StoreUnre
 from ingest.metadata.records import DesiredState, Leadership, ResetWish, SpecGuard, SupervisorRecord
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
+from ingest.overlord.backfilling import backfill_wish
 from ingest.overlord.carrying import gone_back_to
 from ingest.overlord.changing import WrongState, check_change
 from ingest.overlord.hidden import is_hidden, supervisor_of, unhidden
@@ -299,6 +300,19 @@ class Overlord:
             wish_id = store.ask_reset(term.generation, wish).wish_id
             now_ms = self._ports.clock.monotonic_ms()
             runner.post(ResetAsked(now_ms, moves, discard, topic_id=topic_id, wish=wish_id))
+
+    def backfill(self, supervisor: str, task_count: int | None) -> str:
+        """Jumps to the latest offsets, as by ``reset_offsets``, and leaves what is skipped to a new bounded supervisor,
+        whose name it returns. Raises CannotBackfill, SpecError."""
+        with self._wishing:
+            term, runner = self.leading(), self._runner(supervisor)
+            view, store = runner.view(), self._ports.store
+            name = f"{supervisor}_backfill_{self._ports.tokens()[-8:]}"
+            stored = store.offsets(supervisor, view.spec.io.topic)
+            wish = store.ask_reset(term.generation, backfill_wish(view, stored, name, task_count, self._now_ms()))
+            now_ms = self._ports.clock.monotonic_ms()
+            runner.post(ResetAsked(now_ms, wish.moves, wish.discard, topic_id=wish.topic_id, wish=wish.wish_id))
+        return name
 
     def hand_off(self, supervisor: str, groups: frozenset[int]) -> None:
         """Ends the open sequences of these task groups as soon as may be, so that they are published; as good as it

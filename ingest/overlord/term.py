@@ -78,6 +78,7 @@ class Term:
             self._on_terminated,
             sealings.tell,
             ports.tally.scaled,
+            self._supervise_new,
         )
         sweeper = Sweeper(ports.store, ports.storage, generation, ports.clock)
         expiry = QuarantineExpiry(ports.store, generation, ports.clock, ports.quarantine)
@@ -120,7 +121,7 @@ class Term:
                 records[name] = record
         return list(records.values())
 
-    def supervise(self, record: SupervisorRecord, spec: SupervisorSpec) -> None:
+    def supervise(self, record: SupervisorRecord, spec: SupervisorSpec, *, only_new: bool = False) -> None:
         """Starts the supervisor's runner, or tells the running one of the change. Nothing once the term is
         over: the next one reads the store."""
         with self._lock:
@@ -132,7 +133,21 @@ class Term:
                 self._runners[record.supervisor] = runner
                 runner.start()
                 return
-        runner.change(record, spec)
+        if not only_new:
+            runner.change(record, spec)
+
+    def _supervise_new(self) -> None:
+        """Starts runners of supervisors that a transaction has made; whoever has one already keeps it as it is."""
+        while not self._over.is_set():
+            try:
+                records = self._ports.store.supervisors()
+            except StoreUnreachable:
+                self._over.wait(LOOK_AGAIN_S)
+                continue
+            for record in records:
+                if self.runner(record.supervisor) is None:
+                    self.supervise(record, parse_supervisor_spec(record.spec)[0], only_new=True)
+            return
 
     def runner(self, supervisor: str) -> SupervisorRunner | None:
         with self._lock:

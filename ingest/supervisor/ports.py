@@ -70,7 +70,8 @@ class TaskQueue(Protocol):
 class RunnerPorts:
     """What every runner of one leadership shares. ``on_lost`` is told, from any thread, that a newer
     leader exists; ``on_terminated`` that a terminated supervisor has published all and its last task has
-    ended; ``on_sealed`` what was saved, ``on_scaled`` from how many tasks to how many a scaler went."""
+    ended; ``on_sealed`` what was saved, ``on_scaled`` from how many tasks to how many a scaler went; ``on_wish`` that
+    an operator's reset was carried out, which may have made a supervisor."""
 
     store: MetadataStore
     deliveries: Deliveries
@@ -82,3 +83,4 @@ class RunnerPorts:
     on_terminated: Callable[[str], None]
     on_sealed: Callable[[tuple[SequenceRecord, ...]], None]
     on_scaled: Callable[[str, int, int], None]
+    on_wish: Callable[[], None]

@@ -41,6 +41,7 @@ from ingest.supervisor.messages import (
     FreeSlot,
     KillAttempt,
     ReplicaLeaving,
+    ResetOffsets,
     Rested,
     SendTask,
     SequenceSealed,
@@ -337,6 +338,10 @@ class SupervisorRunner:
             case CreateAttempt():
                 token = self._ports.tokens()
                 return self._durably(lambda: self._commands.create_attempt(self._config, command, token))
+            case ResetOffsets(wish=int()):
+                carried_out = self._durably(lambda: self._commands.execute(self._config, command))
+                self._ports.on_wish()
+                return carried_out
             case Rested(desired):
                 log.info("supervisor rested", supervisor=self._config.supervisor, desired=desired.value)
             case _:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from ingest.errors import LeadershipLost, SpecError, StoreUnreachable, StreamError
 from ingest.metadata.store import StoreConflict
+from ingest.overlord.backfilling import CannotBackfill
 from ingest.overlord.changing import WrongState
 from ingest.overlord.overlord import NotLeading, UnknownSupervisor
 from query.errors import QueryError
@@ -25,6 +26,7 @@ STATUSES: tuple[tuple[type[ServiceError], int], ...] = (
     (SpecError, 400),
     (UnknownSupervisor, 404),
     (WrongState, 400),
+    (CannotBackfill, 400),
     (NotLeading, 503),
     (LeadershipLost, 503),
     (StoreConflict, 400),

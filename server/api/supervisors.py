@@ -30,6 +30,7 @@ DISCARD = (
     openapi.FLAG,
     "gives up what was read and is not published, at once; else that is published first, for up to a minute",
 )
+BACKFILL_TASKS = ("backfillTaskCount", {"type": "integer", "minimum": 1}, "tasks for the range; else as the spec says")
 RESET_OFFSETS = openapi.body(openapi.RESET_OFFSETS) | openapi.parameters(DISCARD)
 UNMODIFIED = ("skipRestartIfUnmodified", openapi.FLAG, "a spec that is just the stored one changes nothing at all")
 
@@ -40,6 +41,7 @@ def supervisor_router(overlord: Overlord, store: MetadataStore) -> APIRouter:
     _add_lists(router, overlord, store)
     _add_reads(router, overlord, store)
     _add_changes(router, overlord)
+    _add_moves(router, overlord)
     _add_all(router, overlord, store)
     return router
 
@@ -139,11 +141,22 @@ def _add_changes(router: APIRouter, overlord: Overlord) -> None:
         await run_in_threadpool(overlord.hand_off, supervisor, groups)
         return Response(status_code=202)
 
+
+def _add_moves(router: APIRouter, overlord: Overlord) -> None:
     @router.post("/{supervisor}/reset", openapi_extra=openapi.parameters(DISCARD))
     def reset(supervisor: str, request: Request) -> Response:
         """Moves every offset to where a new supervisor would start."""
         overlord.reset(supervisor, discard=flag(request, "discard"))
         return JsonResponse({"id": supervisor})
+
+    @router.post("/{supervisor}/resetToLatestAndBackfill", openapi_extra=openapi.parameters(BACKFILL_TASKS))
+    def backfill(supervisor: str, request: Request) -> Response:
+        """Moves every offset to the latest; a new, bounded supervisor of the same table reads what is skipped."""
+        stated = request.query_params.get("backfillTaskCount")
+        if stated is not None and not is_number(stated):
+            raise BadRequest(f"backfillTaskCount: must be a number greater than 0 (found {stated!r})")
+        name = overlord.backfill(supervisor, None if stated is None else int(stated))
+        return JsonResponse({"id": supervisor, "backfillSupervisorId": name})
 
     @router.post("/{supervisor}/resetOffsets", openapi_extra=RESET_OFFSETS)
     async def reset_offsets(supervisor: str, request: Request) -> Response:

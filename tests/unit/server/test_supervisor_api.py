@@ -61,6 +61,26 @@ def test_task_groups_hand_off_early_and_read_on(world: World) -> None:
     assert world.system.tasks() == [task]
 
 
+def test_a_jump_to_the_latest_offsets_names_the_supervisor_of_what_is_skipped(world: World) -> None:
+    jump = f"{SUPERVISOR}/clicks/resetToLatestAndBackfill"
+    world.post(jump, None, 404)
+    posted = spec()
+    world.post(SUPERVISOR, posted)
+    assert "useEarliestOffset" in world.post(jump, None, 400)["error"]
+    posted["spec"]["ioConfig"]["useEarliestOffset"] = False
+    world.post(SUPERVISOR, posted)
+    for count in ("0", "-1", "x"):
+        assert "backfillTaskCount" in world.post(f"{jump}?backfillTaskCount={count}", None, 400)["error"]
+    eventually(lambda: world.get(f"{SUPERVISOR}/clicks/status")["payload"]["state"] == "RUNNING")
+    eventually(lambda: world.system.committed() or world.system.look() is None)
+    answer = world.post(f"{jump}?backfillTaskCount=3", None)
+    later = answer["backfillSupervisorId"]
+    assert answer == {"id": "clicks", "backfillSupervisorId": later} and later.startswith("clicks_backfill_")
+    eventually(lambda: world.http.get(f"{SUPERVISOR}/{later}").status_code == 200)
+    io = world.get(f"{SUPERVISOR}/{later}")["spec"]["ioConfig"]
+    assert io["taskCount"] == 3 and io["boundedStreamConfig"]["startSequenceNumbers"]
+
+
 @pytest.mark.parametrize("body", [{}, [], {"taskGroupIds": []}, {"taskGroupIds": ["a"]}, {"taskGroupIds": [True]}])
 def test_a_hand_off_without_groups_is_refused(world: World, body: Any) -> None:
     world.post(SUPERVISOR, spec())
