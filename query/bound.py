@@ -147,7 +147,7 @@ class BoundQuery:
 
     def claims(self, planned: PlannedQuery, long_rows: int) -> None:
         """Says how urgent and how long it is, once its relations are bound."""
-        self.claim = Claim(planned.priority, planned.is_low or self._rows_read >= long_rows)
+        self.claim = Claim(planned.priority, planned.is_low or self._rows_read >= long_rows, self._rows_read)
 
     def started(self, run: Run) -> None:
         """The statement has a worker."""

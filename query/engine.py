@@ -28,12 +28,13 @@ from query.errors import (
     QueryTimeout,
     QueryUnavailable,
 )
-from query.lanes import Lanes
+from query.lanes import Lanes, Ticket
 from query.runs import NOBODY, Owner, Run, Worker
 from query.worker_wire import Job, Kind, WorkerSettings, encode_settings
 
 _log = structlog.get_logger(__name__)
 _TICK_S = 0.05
+_REST_AFTER_MS = 1_000  # so long after the last query it is no longer looked for late ones
 _START_AGAIN_MS = 1_000
 _TEMP_PREFIX = "query_temp_"
 # Nothing of the server's environment (credentials, database addresses) is a query's business.
@@ -46,7 +47,7 @@ class EngineSettings:
 
     ``queued`` queries at most wait for a worker.
     One that reads ``long_rows`` counts as long (``query.lanes``). ``grace_ms`` after it was told to stop, a worker is
-    killed.
+    killed. ``nice`` is what the workers' priority falls behind that of tasks (0 to 19): reading goes before asking.
     """
 
     workers: int = 2
@@ -57,6 +58,7 @@ class EngineSettings:
     timeout_ms: int = 300_000
     grace_ms: int = 2_000
     long_rows: int = 20_000_000
+    nice: int = 10
 
 
 class Engine:
@@ -67,7 +69,11 @@ class Engine:
         self._settings = settings
         self._roots = tuple(str(root) for root in roots)
         self._temp_dir = temp_dir
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        # Each who waits has a condition of its own: one free worker wakes one of fifty, not all of them.
+        self._turns: dict[Ticket, threading.Condition] = {}
+        self._owner_wanted = threading.Condition(self._lock)
+        self._owner_looks = False
         self._idle: list[Worker] = []
         self._count = 0
         self._lanes = Lanes(settings.workers)
@@ -88,15 +94,17 @@ class Engine:
 
     def stop(self) -> None:
         """Ends all queries and all workers."""
-        with self._changed:
+        with self._lock:
             self._stopping = True
-            self._changed.notify_all()
+            self._owner_wanted.notify()
+            for turn in self._turns.values():
+                turn.notify()
         for run in list(self._runs):
             run.cancel(QueryUnavailable("the query node is stopping"))
             run.kill()
         if self._owner is not None:
             self._owner.join()
-        with self._changed:
+        with self._lock:
             idle, self._idle = self._idle, []
         for worker in idle:
             worker.discard()
@@ -122,16 +130,17 @@ class Engine:
         job = Job(next(self._numbers), sql, tuple(relations), tuple(functions))
         worker = self._take_worker(deadline_ms, owner)
         run = Run(self, worker, job, deadline_ms, owner.claim.is_long)
-        with self._changed:
+        with self._lock:
             self._runs.add(run)
-            self._changed.notify_all()
+            if not self._owner_looks:
+                self._owner_wanted.notify()
         owner.started(run)
         run.begin(job)
         return run
 
     def trim(self) -> None:
         """Tells idle workers to let go of files that have been removed."""
-        with self._changed:
+        with self._lock:
             for worker in self._idle:
                 worker.send(Kind.TRIM)
 
@@ -147,20 +156,20 @@ class Engine:
 
     def runs(self) -> list[Run]:
         """The queries that hold a worker now."""
-        with self._changed:
+        with self._lock:
             return list(self._runs)
 
     def give_back(self, run: Run, worker: Worker, reusable: bool) -> None:
         """Takes a worker back from its run."""
-        with self._changed:
+        with self._lock:
             self._runs.discard(run)
             self._lanes.end(run.is_long)
             keep = reusable and not self._stopping
             if keep:
                 self._idle.append(worker)
             else:
-                self._count -= 1
-            self._changed.notify_all()
+                self._miss_one()
+            self._call_next()
         if not keep:
             worker.discard()
 
@@ -171,23 +180,24 @@ class Engine:
                 return worker
             # It died while nobody used it.
             worker.discard()
-            with self._changed:
-                self._count -= 1
+            with self._lock:
                 self._lanes.end(owner.claim.is_long)
-                self._changed.notify_all()
+                self._miss_one()
+                self._call_next()
 
     def _wait_for_worker(self, deadline_ms: int, owner: Owner) -> Worker:
-        with self._changed:
+        with self._lock:
             if not self._idle and len(self._lanes) >= self._settings.queued:
                 raise QueryCapacityExceeded(f"{len(self._lanes)} queries are waiting for a worker already")
-            ticket = self._lanes.join(owner.claim)
+            ticket = self._lanes.join(owner.claim, self.clock.monotonic_ms())
+            turn = self._turns[ticket] = threading.Condition(self._lock)
             try:
-                while not (self._idle and self._lanes.is_next(ticket)) and not self._stopping:
+                while not (self._idle and self._lanes.next() == ticket) and not self._stopping:
                     owner.check()
                     left_ms = deadline_ms - self.clock.monotonic_ms()
                     if left_ms <= 0:
                         raise QueryTimeout("the query's time was over before a worker was free")
-                    self._changed.wait(min(left_ms / 1000, 1.0))
+                    turn.wait(min(left_ms / 1000, 1.0))
                 if self._stopping:
                     raise QueryUnavailable("the query node is stopping")
                 # The last one back has the chunks mapped that the next query most likely reads.
@@ -196,25 +206,45 @@ class Engine:
                 return self._idle.pop()
             finally:
                 self._lanes.leave(ticket)
+                del self._turns[ticket]
                 # It may have stood before somebody for whom there is a worker, too.
-                self._changed.notify_all()
+                self._call_next()
+
+    def _call_next(self) -> None:
+        """With the lock held: tells the one for whom there is a worker."""
+        ticket = self._lanes.next() if self._idle else None
+        if ticket is not None:
+            self._turns[ticket].notify()
+
+    def _miss_one(self) -> None:
+        """With the lock held: a worker is gone, and its owner starts another."""
+        self._count -= 1
+        self._owner_wanted.notify()
 
     def _own_processes(self) -> None:
+        rest_ms = 0
         while True:
-            with self._changed:
+            with self._lock:
                 if self._stopping:
                     return
-                postponed = self.clock.monotonic_ms() < self._start_again_ms
+                now_ms = self.clock.monotonic_ms()
+                postponed = now_ms < self._start_again_ms
                 missing = 0 if postponed else self._settings.workers - self._count
                 self._count += missing
+                if self._runs:
+                    rest_ms = now_ms + _REST_AFTER_MS
                 if not missing:
-                    self._changed.wait(_TICK_S if self._runs or postponed else None)
+                    # While it looks by itself nobody needs to wake it for each of many short queries.
+                    self._owner_looks = postponed or now_ms < rest_ms
+                    self._owner_wanted.wait(_TICK_S if self._owner_looks else None)
+                    self._owner_looks = True
                 runs = list(self._runs)
             started = [worker for _ in range(missing) if (worker := self._started_worker()) is not None]
-            with self._changed:
+            with self._lock:
                 self._idle.extend(started)
                 self._count -= missing - len(started)
-                self._changed.notify_all()
+                for _ in started:
+                    self._call_next()
             self._stop_late(runs)
 
     def _started_worker(self) -> Worker | None:
@@ -239,7 +269,12 @@ class Engine:
         temp_dir = tempfile.mkdtemp(prefix=_TEMP_PREFIX, dir=self._temp_dir)
         ours, theirs = socket.socketpair()
         settings = WorkerSettings(
-            self._roots, temp_dir, self._settings.memory_bytes, self._settings.temp_bytes, self._settings.threads
+            self._roots,
+            temp_dir,
+            self._settings.memory_bytes,
+            self._settings.temp_bytes,
+            self._settings.threads,
+            self._settings.nice,
         )
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         environment["PYTHONPATH"] = str(Path(__file__).parent.parent)

@@ -1,7 +1,9 @@
 """Decides which waiting query gets the next free worker, so that long ones do not starve the short (pure).
 
-Queries wait in the order of their priority, then of their coming. Long ones, and those that say of themselves that
-they can wait, hold all workers but one at most: there is always one that the next short query soon gets.
+Queries wait in the order of their priority, then of the time at which each is due: its coming and some times what it
+will take itself. So a short one goes before a longer one that came a little earlier, equal ones go in the order of
+their coming, and nobody is overtaken for longer than some times its own length. Long ones, and those that say of
+themselves that they can wait, hold all workers but one at most: there is always one that the next short query gets.
 """
 
 from __future__ import annotations
@@ -10,14 +12,19 @@ import itertools
 from dataclasses import dataclass
 
 LOW_LANES = ("low", "long")
+ROWS_A_MS = 20_000
+"""About what one worker reads in a millisecond."""
+PATIENCE = 5
+"""How many times its own length a query lets shorter ones go before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a query wants of the pool: a higher ``priority`` goes first."""
+    """What a query wants of the pool: a higher ``priority`` goes first. ``rows`` are those it reads."""
 
     priority: int = 0
     is_long: bool = False
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -25,6 +32,7 @@ class Ticket:
     """A place in the queue; the smaller one goes first."""
 
     rank: int
+    due_ms: int
     number: int
     is_long: bool
 
@@ -41,16 +49,17 @@ class Lanes:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def join(self, claim: Claim) -> Ticket:
-        """A place behind everybody of the same priority."""
-        ticket = Ticket(-claim.priority, next(self._numbers), claim.is_long)
+    def join(self, claim: Claim, now_ms: int) -> Ticket:
+        """A place among those of the same priority; ``now_ms`` of any clock that does not go back."""
+        due_ms = now_ms + PATIENCE * claim.rows // ROWS_A_MS
+        ticket = Ticket(-claim.priority, due_ms, next(self._numbers), claim.is_long)
         self._waiting.add(ticket)
         return ticket
 
-    def is_next(self, ticket: Ticket) -> bool:
-        """Whether a worker that is free now is for this one."""
+    def next(self) -> Ticket | None:
+        """For whom a worker is that is free now."""
         may = (one for one in self._waiting if not one.is_long or self._long < self._long_max)
-        return min(may, default=None) == ticket
+        return min(may, default=None)
 
     def leave(self, ticket: Ticket) -> None:
         """It has a worker, or waits no longer."""

@@ -27,6 +27,7 @@ from query.mirror import Mirror
 from query.model import PlannedQuery, SqlRequest, TableUse
 from query.native import planner as native
 from query.native.plan import NativePlan
+from query.plan_cache import PlanCache
 from query.planning import HUGE_CHARS, HugePlanner
 from query.read_ahead import AheadSettings
 from query.result_cache import Kept, KeptRun, ResultCache
@@ -101,6 +102,7 @@ class QueryNode:
         self._prefetcher = ThreadPoolExecutor(settings.prefetches, "query-prefetch")
         self._timeline = TimelineCache(catalog, cache, self._prefetcher, clock)
         self._live = LiveTables(self._timeline, live, self._mirror, settings.live, clock)
+        self._plans = PlanCache(plan)
         self._results = ResultCache(settings.results_bytes)
         self._sharing = Sharing(self._results, clock)
         self._waiting = AheadSettings(mirror_dir / "spill")
@@ -152,7 +154,7 @@ class QueryNode:
     def _plan(self, request: SqlRequest, query: BoundQuery) -> PlannedQuery:
         if len(request.query) > HUGE_CHARS:
             return self._huge.plan(request, query, self._clock.now_ms(), query.check)
-        return plan(request, query, self._clock.now_ms())
+        return self._plans.plan(request, query, self._clock.now_ms())
 
     def prepare(self, request: SqlRequest) -> PlannedQuery:
         """Plans a statement without running it; raises QueryError as ``execute``."""
@@ -264,6 +266,7 @@ class QueryNode:
             "mirrorChunks": len(self._mirror),
             "resultsBytes": self._results.used_bytes,
             "resultsFromCache": self._results.hits,
+            "plansFromCache": self._plans.hits,
             "trouble": self._trouble,
         }
 

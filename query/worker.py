@@ -7,6 +7,7 @@ extension, sees no settings and no secrets, and ends with the process that start
 from __future__ import annotations
 
 import base64
+import contextlib
 import ctypes
 import json
 import os
@@ -262,6 +263,17 @@ def _die_with_parent() -> None:
         os._exit(1)
 
 
+def _step_back(nice: int) -> None:
+    """Lets tasks compute first. A session of its own: where the kernel shares processors out among sessions, a
+    process's own nice value counts only within its session, and tasks have theirs."""
+    with contextlib.suppress(OSError):
+        os.setsid()
+    with contextlib.suppress(OSError):
+        os.nice(nice)
+    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:
+        group.write(str(nice))
+
+
 def _listen(connection: socket.socket, sandbox: Sandbox, jobs: queue.SimpleQueue[tuple[Kind, bytes]]) -> None:
     while True:
         frame = receive(connection)
@@ -314,7 +326,10 @@ def main() -> None:
     # A busy server's descriptors may be those by which the roots are going to be named.
     connection = socket.socket(fileno=os.dup(int(sys.argv[1])))
     os.close(int(sys.argv[1]))
-    sandbox = Sandbox(decode_settings(sys.argv[2]))
+    settings = decode_settings(sys.argv[2])
+    if settings.nice:
+        _step_back(settings.nice)
+    sandbox = Sandbox(settings)
     jobs: queue.SimpleQueue[tuple[Kind, bytes]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, sandbox, jobs), daemon=True).start()
     send(connection, Kind.READY)

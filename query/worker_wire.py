@@ -37,7 +37,7 @@ class Kind(Enum):
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """What one worker may use: ``roots`` are the only folders whose files it may open, ``memory_bytes`` and
-    ``temp_bytes`` bound the engine's memory and what it spills to ``temp_dir``.
+    ``temp_bytes`` bound the engine's memory and what it spills to ``temp_dir``. ``nice`` lowers its priority.
     """
 
     roots: tuple[str, ...]
@@ -45,6 +45,7 @@ class WorkerSettings:
     memory_bytes: int
     temp_bytes: int
     threads: int
+    nice: int = 0
     batch_rows: int = 8192
 
 

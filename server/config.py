@@ -116,9 +116,9 @@ class OverlordSettings(_Section):
 class QuerySettings(_Section):
     """``memory_limit_bytes`` bounds one query worker, ``workers`` how many queries run at once,
     ``timeout_ms`` one query (a context's ``timeout`` may lower it). A query over ``long_rows`` stored rows, about a
-    second's work, leaves one worker to the others. ``results_max_bytes`` bounds the small answers kept for who
-    asks the same of the same rows again, ``cache_max_bytes`` the local copies of segments,
-    ``mirror_max_bytes`` those of live rows, ``live_wait_ms`` the wait for a task's answer.
+    second's work, leaves one worker to the others. ``nice`` puts workers behind tasks. ``results_max_bytes`` bounds
+    the small answers kept for who asks the same of the same rows again, ``cache_max_bytes`` the local copies of
+    segments, ``mirror_max_bytes`` those of live rows, ``live_wait_ms`` the wait for a task's answer.
     ``lookup_roots`` are the folders whose files lookups may read."""
 
     workers: int = Field(default=2, ge=1, le=64)
@@ -126,6 +126,7 @@ class QuerySettings(_Section):
     memory_limit_bytes: int = Field(default=2 * 2**30, ge=64 * 2**20)
     timeout_ms: int = Field(default=300_000, ge=1)
     long_rows: int = Field(default=20_000_000, ge=1)
+    nice: int = Field(default=10, ge=0, le=19)
     results_max_bytes: int = Field(default=64 * 2**20, ge=0)
     cache_max_bytes: int = Field(default=10 * 2**30, ge=2**20)
     mirror_max_bytes: int = Field(default=4 * 2**30, ge=2**20)

@@ -206,6 +206,7 @@ class Services:
             memory_bytes=chosen.memory_limit_bytes,
             timeout_ms=chosen.timeout_ms,
             long_rows=chosen.long_rows,
+            nice=chosen.nice,
         )
         settings = NodeSettings(
             address=self._address,

@@ -111,6 +111,12 @@ class Session:
     markers: dict[int, int] = field(default_factory=dict)
     functions: dict[str, FunctionUse] = field(default_factory=dict)
     members: dict[str, str] = field(default_factory=dict)
+    told_time: bool = False
+
+    def now(self) -> int:
+        """What CURRENT_TIMESTAMP means, in ms UTC; a statement that asks means something else at another time."""
+        self.told_time = True
+        return self.now_ms
 
     def member(self, list_sql: str) -> str:
         """What a member of a list is called wherever that list is gone through."""

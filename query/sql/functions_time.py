@@ -248,9 +248,9 @@ def _timestamp_to_millis(frame: Frame, terms: list[Term]) -> Term:
 
 @node(exp.CurrentTimestamp)
 def _current_timestamp(frame: Frame, tree: exp.Expr) -> Term:
-    return t.time(frame.session.now_ms)
+    return t.time(frame.session.now())
 
 
 @node(exp.CurrentDate)
 def _current_date(frame: Frame, tree: exp.Expr) -> Term:
-    return t.time(floor_to_day_ms(frame.session.now_ms, frame.zone), DATE)
+    return t.time(floor_to_day_ms(frame.session.now(), frame.zone), DATE)

@@ -101,6 +101,7 @@ def _planned(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQ
         tuple(session.functions.values()),
         *urgency(context.get("priority"), context.get("lane")),
         flag(context, "useCache", True),
+        not session.told_time or "sqlCurrentTimestamp" in context,
     )
 
 

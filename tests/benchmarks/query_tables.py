@@ -29,6 +29,28 @@ ADS = SegmentSchema.of(
     + [ColumnSpec("price", ColumnType.DOUBLE)]
 )
 
+QUESTIONS: dict[str, tuple[str, str | None]] = {
+    "count": ("SELECT COUNT(*) FROM edits", None),
+    "filtered count": ("SELECT COUNT(*) FROM edits WHERE channel = '#7.wikipedia' AND added > 100", None),
+    "top 10 of one": ("SELECT channel, COUNT(*) AS n FROM edits GROUP BY channel ORDER BY n DESC LIMIT 10", None),
+    "two with sums": (
+        'SELECT channel, "isRobot", SUM(added) AS a, SUM(deleted) AS d FROM edits GROUP BY 1, 2 ORDER BY 1, 2',
+        None,
+    ),
+    "minute series": (
+        "SELECT TIME_FLOOR(__time, 'PT1M') AS t, COUNT(*) AS n, SUM(added) AS a FROM edits GROUP BY 1 ORDER BY 1",
+        "SELECT time_bucket(INTERVAL '1 minute', __time) AS t, COUNT(*) AS n, SUM(added) AS a FROM edits "
+        "GROUP BY 1 ORDER BY 1",
+    ),
+    "distinct users": ("SELECT COUNT(DISTINCT user_id) FROM ads", None),
+    "newest 1,000": ("SELECT __time, page, added FROM edits ORDER BY __time DESC LIMIT 1000", None),
+    "ads by type": (
+        "SELECT ad_type, event_type, COUNT(*) AS n, SUM(price) AS p FROM ads GROUP BY 1, 2 ORDER BY 1, 2",
+        None,
+    ),
+}
+"""By name: Druid's SQL, and DuckDB's where that is another."""
+
 
 def edits(count: int, first: int, whole: int) -> pa.Table:
     """50 channels, 50,000 pages, 20,000 users; rows ``first`` and on, in the order of time."""

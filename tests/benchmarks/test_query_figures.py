@@ -24,7 +24,7 @@ from query.model import SqlRequest
 from query.node import NOTHING
 from query.sql.planner import plan
 from siltstone import Client
-from tests.benchmarks.query_tables import made, many_segments
+from tests.benchmarks.query_tables import QUESTIONS, made, many_segments
 from tests.clients.world import World
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3_600)]
@@ -33,26 +33,6 @@ ROWS = SIZES[0]
 ROUNDS = int(os.environ.get("SILTSTONE_BENCH_ROUNDS", "15"))
 THREADS = int(os.environ.get("SILTSTONE_BENCH_THREADS", "2"))
 ANEW = {"useCache": False}
-QUESTIONS = {
-    "count": ("SELECT COUNT(*) FROM edits", None),
-    "filtered count": ("SELECT COUNT(*) FROM edits WHERE channel = '#7.wikipedia' AND added > 100", None),
-    "top 10 of one": ("SELECT channel, COUNT(*) AS n FROM edits GROUP BY channel ORDER BY n DESC LIMIT 10", None),
-    "two with sums": (
-        'SELECT channel, "isRobot", SUM(added) AS a, SUM(deleted) AS d FROM edits GROUP BY 1, 2 ORDER BY 1, 2',
-        None,
-    ),
-    "minute series": (
-        "SELECT TIME_FLOOR(__time, 'PT1M') AS t, COUNT(*) AS n, SUM(added) AS a FROM edits GROUP BY 1 ORDER BY 1",
-        "SELECT time_bucket(INTERVAL '1 minute', __time) AS t, COUNT(*) AS n, SUM(added) AS a FROM edits "
-        "GROUP BY 1 ORDER BY 1",
-    ),
-    "distinct users": ("SELECT COUNT(DISTINCT user_id) FROM ads", None),
-    "newest 1,000": ("SELECT __time, page, added FROM edits ORDER BY __time DESC LIMIT 1000", None),
-    "ads by type": (
-        "SELECT ad_type, event_type, COUNT(*) AS n, SUM(price) AS p FROM ads GROUP BY 1, 2 ORDER BY 1, 2",
-        None,
-    ),
-}
 
 
 def bare(files: dict[str, list[str]]) -> duckdb.DuckDBPyConnection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.unit.query.rows import planned
 def order(lanes: Lanes, tickets: dict[str, Ticket]) -> list[str]:
     """Gives workers that are never given back, until nobody may have one."""
     got = []
-    while name := next((name for name, ticket in tickets.items() if lanes.is_next(ticket)), None):
+    while name := next((name for name, ticket in tickets.items() if lanes.next() == ticket), None):
         ticket = tickets.pop(name)
         lanes.leave(ticket)
         lanes.begin(ticket.is_long)
@@ -30,18 +31,25 @@ def order(lanes: Lanes, tickets: dict[str, Ticket]) -> list[str]:
 def test_queries_go_by_priority_then_by_their_coming() -> None:
     lanes = Lanes(9)
     claims = {"a": Claim(), "b": Claim(5), "c": Claim(), "d": Claim(5), "e": Claim(-1)}
-    assert order(lanes, {name: lanes.join(claim) for name, claim in claims.items()}) == ["b", "d", "a", "c", "e"]
+    assert order(lanes, {name: lanes.join(claim, 7) for name, claim in claims.items()}) == ["b", "d", "a", "c", "e"]
+
+
+def test_a_short_query_overtakes_longer_ones_but_not_for_ever() -> None:
+    lanes = Lanes(9)
+    reading = {"long": (0, 2_000_000), "middle": (10, 1_000_000), "short": (100, 1_000), "late": (501, 0)}
+    tickets = {name: lanes.join(Claim(rows=rows), at_ms) for name, (at_ms, rows) in reading.items()}
+    assert order(lanes, tickets) == ["short", "middle", "long", "late"]
 
 
 @pytest.mark.parametrize(("workers", "long_at_once"), [(1, 1), (2, 1), (4, 3)])
 def test_long_queries_leave_a_worker_to_the_short(workers: int, long_at_once: int) -> None:
     lanes = Lanes(workers)
     names = [f"long{n}" for n in range(6)]
-    tickets = {name: lanes.join(Claim(9, is_long=True)) for name in names}
-    tickets["short"] = lanes.join(Claim())
+    tickets = {name: lanes.join(Claim(9, is_long=True), 0) for name in names}
+    tickets["short"] = lanes.join(Claim(), 0)
     assert order(lanes, dict(tickets)) == [*names[:long_at_once], "short"]
     lanes.end(is_long=True)
-    assert lanes.is_next(tickets[names[long_at_once]])
+    assert lanes.next() == tickets[names[long_at_once]]
 
 
 def test_a_query_says_of_itself_how_urgent_it_is() -> None:
@@ -88,3 +96,9 @@ def test_a_short_query_gets_a_worker_while_long_ones_wait_for_it(engine: Engine)
     held.close()
     waiting.join(10)
     assert len(answers) == 1
+
+
+def test_workers_stand_back_behind_tasks(engine: Engine) -> None:
+    run = engine.run("SELECT 1", [])
+    assert os.getpriority(os.PRIO_PROCESS, run.pid) == min(EngineSettings().nice + os.nice(0), 19)
+    run.close()
