@@ -7,7 +7,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-WORKERS ?= 2
+WORKERS ?= 4
 PACKAGES := segments ingest query server siltstone migrations
 
 # $(call step,NAME,COMMAND) runs COMMAND and prints how long it took. COMMAND must hold no comma.

@@ -26,6 +26,7 @@ _MONTHS: Final = (
 _ZONES: Final = {"utc": "UTC", "gmt": "UTC", "z": "UTC", "est": "America/New_York", "edt": "America/New_York",
                  "cst": "America/Chicago", "cdt": "America/Chicago", "mst": "America/Denver", "mdt": "America/Denver",
                  "pst": "America/Los_Angeles", "pdt": "America/Los_Angeles"}  # fmt: skip
+PATTERN_MAX: Final = 1_000  # characters; each costs time in every compilation
 _KNOWN: Final = "yYuxwMdDeEaHhkKmsSzZG"
 _TOKEN: Final = re.compile(r"(?P<letter>[A-Za-z])(?P=letter)*|'(?P<quoted>(?:[^']|'')*)'|(?P<other>[^A-Za-z'])")
 
@@ -34,8 +35,10 @@ def compile_pattern(pattern: str) -> Callable[[str], int]:
     """A parser from text to milliseconds UTC that raises ``InvalidInterval`` where the text does not fit.
 
     Raises:
-        InvalidInterval: the pattern has a letter that Joda does not know, or no letter at all.
+        InvalidInterval: the pattern has a letter that Joda does not know, no letter at all, or is too long.
     """
+    if len(pattern) > PATTERN_MAX:
+        raise InvalidInterval(f"time format {pattern[:50]!r}... has {len(pattern)} characters, more than {PATTERN_MAX}")
     out: list[str] = []
     seen: set[str] = set()
     tokens = list(_TOKEN.finditer(pattern))

@@ -1,9 +1,25 @@
-"""Fixtures that open something, all started on first use, and how hypothesis searches."""
+"""Fixtures that open something, all started on first use, how hypothesis searches, and how the fast set runs."""
 
 import hypothesis
+import pytest
 
 pytest_plugins = ["tests.servers.fixtures"]
 
 # No deadline per example: the machines that run this are shared, and a slow example is not a wrong one.
 hypothesis.settings.register_profile("siltstone", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("siltstone")
+
+# Many of the fast tests wait for threads of ours, so more of them than cores may run at once.
+FAST_WORKERS = 4
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Plain `pytest`, which is the whole fast set, runs in parallel; named tests and other marks as they are told."""
+    plain = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    fast = (
+        not hasattr(config, "workerinput")
+        and config.option.markexpr == "not integration and not slow and not benchmark"
+    )
+    if plain and fast and config.option.numprocesses is None and not config.option.usepdb:
+        config.option.numprocesses = FAST_WORKERS
