@@ -37,6 +37,7 @@ class SupervisorConfig:
     start_ms: int = 60_000  # from assignment to registration
     restart_ms: int = 500  # before a failed attempt is replaced; doubles up to restart_max_ms
     restart_max_ms: int = 60_000
+    restart_killed_max_ms: int = 5_000  # the same after its process was ended from outside: the spec is not to blame
     patience_ms: int = 120_000
     reread_ms: int = 60_000  # for a replacement to read again what only dead attempts had read
     settle_ms: int = 5_000  # of that, for what a dead one may have read beyond its last report

@@ -73,7 +73,7 @@ class GroupRules(ReplicaRules):
         if before is not None:
             group.attempt_numbers.update(before.attempt_numbers)
             group.last_workers.update(before.last_workers)
-            group.failures, group.restart_ms = before.failures, before.restart_ms
+            group.failures, group.faults, group.restart_ms = before.failures, before.faults, before.restart_ms
             group.unheard_since_ms, group.unheard_ends = before.unheard_since_ms, before.unheard_ends
             group.excused = before.excused
             group.parse_exceptions.update((n, c) for n, c in before.parse_exceptions.items() if n in group.sequences)
@@ -239,7 +239,7 @@ class GroupRules(ReplicaRules):
                 group.parse_exceptions.pop(number, None)
                 self.published_exceptions += exact if record.spec_version == self.config.spec_version else 0
                 self._note_committed(record)
-            group.failures = 0
+            group.failures = group.faults = 0
             self.health.progressed()
             return []
         if event.outcome is PublishOutcome.CONFLICT and not group.voiding:

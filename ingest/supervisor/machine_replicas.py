@@ -205,9 +205,9 @@ class ReplicaRules(RoundRules):
         succeeded = event.succeeded is True
         self.health.task_ended(self.wall_ms, succeeded, event.error or f"{replica.attempt.task_id} was killed")
         if not succeeded and self.now_ms >= group.restart_ms:  # replicas that die together are one failure
-            wait_ms = min(self.config.restart_ms << group.failures, self.config.restart_max_ms)
+            group.restart_ms = self.now_ms + self.restart_wait_ms(group, event.succeeded is None)
             group.failures = min(group.failures + 1, 16)
-            group.restart_ms = self.now_ms + wait_ms
+            group.faults = min(group.faults + (event.succeeded is False), 16)
         state = AttemptState.SUCCEEDED if succeeded else AttemptState.FAILED
         ended = self.end_attempt(replica, state, None if succeeded else event.error or "killed")
         if not succeeded or group.is_done or replica.leaving:
@@ -215,6 +215,15 @@ class ReplicaRules(RoundRules):
         # The store told it that nothing is left, so a publish was not heard of here: look before another starts.
         group.restart_ms = self.now_ms + self.config.restart_ms
         return [*ended, *self.reload()]
+
+    def restart_wait_ms(self, group: Group, killed: bool) -> int:
+        """Each failure of a task's own doubles the wait for the next one, since its spec is likely to fail it
+        again. A process that was ended from outside (a signal, its machine) says nothing about the spec: however
+        many go that way, reading goes on in seconds."""
+        config = self.config
+        if killed:
+            return min(config.restart_ms << group.failures, config.restart_killed_max_ms)
+        return min(config.restart_ms << group.faults, config.restart_max_ms)
 
     def on_attempt_moved(self, event: AttemptMoved) -> list[Command]:
         """Ended for good: it leaves the group, its round and its office."""

@@ -90,7 +90,8 @@ class Group:
     waiting_since_ms: int = 0
     oldest_seen: int = -1
     creating: int = 0
-    failures: int = 0
+    failures: int = 0  # attempts in a row that ended badly, whatever ended them
+    faults: int = 0  # of those, the ones that told a failure of their own
     restart_ms: int = 0
     attempt_numbers: dict[str, int] = field(default_factory=dict)
     last_workers: dict[str, str] = field(default_factory=dict)

@@ -167,6 +167,13 @@ class Checks:
             if path not in self.world.deep_storage:
                 raise Violation(f"DS-1 the file {path} of a published segment is gone")
 
+    def killed(self, token: str, before: dict[int, int], after: dict[int, int]) -> None:
+        """LV-5: a task that was ended from outside is started again soon, whatever went before."""
+        latest = self.world.clock.now_ms + self.world.timing.restart_killed_max_ms
+        for group, not_before_ms in after.items():
+            if not_before_ms > max(latest, before.get(group, 0)):
+                raise Violation(f"LV-5 {token} was killed, its group {group} waits until {not_before_ms}")
+
     # ------------------------------------------------------------ queries
 
     def answer(self, node: QueryNode, snapshot: Snapshot, answered: Answered, rows: int, complete: bool = True) -> None:

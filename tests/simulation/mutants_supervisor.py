@@ -23,6 +23,10 @@ def nothing(*_: Any, **__: Any) -> list[Command]:
     return []
 
 
+def _wait_of_failures(self: Any, group: Any, killed: bool) -> int:
+    return int(min(self.config.restart_ms << group.failures, self.config.restart_max_ms))
+
+
 def _one_replicas_end(self: Any) -> OffsetMap:
     """The first report, not the furthest of all."""
     start = self.record.start
@@ -350,6 +354,12 @@ MUTANTS = [
         "a reset first publishes what was read",
         "PR-24",
         lambda: [(Groups, "on_reset_asked", _reset_at_once)],
+    ),
+    Mutant(
+        "kills-are-failures",
+        "a task that was ended from outside is started again within seconds",
+        "LV-5",
+        lambda: [(Replicas, "restart_wait_ms", _wait_of_failures)],
     ),
     Mutant("ends-not-taken", "an ended process is replaced", "LV-1", lambda: [(Replicas, "on_task_ended", nothing)]),
 ]

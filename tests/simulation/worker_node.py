@@ -81,12 +81,21 @@ class WorkerNode:
         self.world.tasks[token] = TaskProcess(self.world, token, task_id, self.name, restored)
 
 
+def restarts(leader: OverlordNode) -> dict[int, int]:
+    """By group: before when nothing is started again."""
+    groups = leader.machine.groups if leader.machine is not None else {}
+    return {epoch: group.restart_ms for epoch, group in groups.items()}
+
+
 def heard(
     leader: OverlordNode, worker: str, running: set[str], ended: dict[str, tuple[bool | None, str | None]]
 ) -> tuple[list[AttemptRecord], list[str], list[str]]:
     """A middle manager's heartbeat: what to start, what to kill, which ends are known."""
     for token, (succeeded, error) in sorted(ended.items()):
+        before = restarts(leader)
         leader.post(m.TaskEnded(leader.clock.now_ms, token, succeeded, error))
+        if succeeded is None:
+            leader.world.checks.killed(token, before, restarts(leader))
     live = {a.token: a for a in leader.store.attempts(leader.world.supervisor, True, 1_000)}
     known = [token for token in sorted(ended) if token not in live]
     kill = [token for token in sorted(running) if token not in live]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ingest.offsets import OffsetMap
 from ingest.protocol import AttemptState, CommitterCommand, SealCommand, SequenceRef, StopCommand, TaskHeartbeat
 from ingest.supervisor import messages as m
@@ -49,12 +51,35 @@ def test_a_crashed_attempt_is_replaced_on_its_worker_after_a_growing_wait() -> N
     assert created(lead.ticks(1_000))
 
 
+@pytest.mark.parametrize(("succeeded", "longest_ms"), [(None, 5_000), (False, 60_000)])
+def test_a_storm_of_kills_delays_a_task_by_seconds_its_own_failures_by_ever_more(
+    succeeded: bool | None, longest_ms: int
+) -> None:
+    lead, waits = one_replica(), []
+    for number in range(1, 9):
+        lead.ended(f"t{number}", succeeded)
+        waits.append(lead.group.restart_ms - lead.now_ms)
+        lead.ticks(longest_ms + 500)
+        lead.run(f"t{number + 1}")
+    assert waits == sorted(waits) and waits[:2] == [1_000, 2_000] and waits[-1] == longest_ms
+
+
+def test_kills_do_not_lengthen_the_wait_after_a_tasks_own_failure() -> None:
+    lead = one_replica()
+    for number in range(1, 6):
+        lead.ended(f"t{number}")
+        lead.ticks(5_500)
+        lead.run(f"t{number + 1}")
+    lead.ended("t6", succeeded=False)
+    assert lead.group.restart_ms - lead.now_ms == 1_000
+
+
 def test_a_published_sequence_ends_the_growing_wait() -> None:
     lead = one_replica()
-    lead.group.failures = 9
+    lead.group.failures = lead.group.faults = 9
     lead.ask("t1", FIRST, 5, 5)
     lead.published(FIRST)
-    assert lead.group.failures == 0
+    assert lead.group.failures == lead.group.faults == 0
 
 
 def test_a_replica_that_ends_well_while_others_read_is_replaced_without_blame() -> None:
