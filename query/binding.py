@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from query.model import ColumnUse, TableUse
+from query.nested import from_nested
 from query.sql.java_text import java_text
 from query.sql.types import Family
 from segments.schema import ColumnSpec, ColumnType, SegmentSchema
@@ -159,6 +160,8 @@ def cast_stored(reference: str, stored: ColumnSpec | None, column: ColumnUse) ->
         return f"to_base64({reference})" if target == "VARCHAR" else f"CAST(NULL AS {target})"
     if column.type.family is Family.COMPLEX:
         return reference if stored.type is ColumnType.COMPLEX else _json_of(reference, stored)
+    if stored.is_json:
+        return from_nested(reference, target)
     if column.type.family is Family.ARRAY:
         return _array_of(reference, stored, target.removesuffix("[]"))
     if stored.type.element is not None:
@@ -177,9 +180,7 @@ def cast_stored(reference: str, stored: ColumnSpec | None, column: ColumnUse) ->
 
 
 def _array_of(reference: str, stored: ColumnSpec, element: str) -> str:
-    """The array of a stored array, or of a single value; nested data is none."""
-    if stored.type is ColumnType.COMPLEX:
-        return f"TRY_CAST(CAST({reference} AS JSON) AS {element}[])"
+    """The array of a stored array, or of a single value."""
     if stored.type.element is None and not stored.multi_value:
         return f"CASE WHEN {reference} IS NULL THEN NULL ELSE [{_scalar(reference, stored.type, element)}] END"
     inner = stored.type.element or ColumnType.STRING

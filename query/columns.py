@@ -18,11 +18,13 @@ def table_def(
     """The table as statements see it: the time first, then declared columns in their order, then found ones.
 
     A declared type holds; what nobody declared has the type that holds the values of all who store it. A text
-    column is multi-value when it is so anywhere.
+    column is multi-value when it is so anywhere. Nested data of which no value is nested is told as what its
+    values are, as in Druid, whoever declared it.
     """
     declared_types = {column.name: column for column in declared.columns}
     found: dict[str, ColumnSpec] = dict(declared_types)
     several: set[str] = set()
+    nested: dict[str, ColumnSpec] = {}
     for columns in (*(schema.columns for schema in stored), *live):
         for column in columns:
             if column.name.startswith(TIME_OF_PREFIX):
@@ -30,10 +32,13 @@ def table_def(
                 continue
             if column.multi_value:
                 several.add(column.name)
+            if (declared_type := declared_types.get(column.name)) is not None and declared_type.is_json:
+                nested[column.name] = wider(nested.get(column.name, column), column)
             if column.name not in found:
                 found[column.name] = column
             elif column.name not in declared_types:
                 found[column.name] = wider(found[column.name], column)
+    found |= {name: column for name, column in nested.items() if column.is_json}
     several |= {column.name for column in declared.columns if column.multi_value}
     names = [TIME_COLUMN, *(column for column in found if column != TIME_COLUMN)]
     return TableDef(name, tuple(ColumnDef(at, _sql_type(found.get(at), at in several)) for at in names))
@@ -44,6 +49,7 @@ def _sql_type(column: ColumnSpec | None, is_multi: bool) -> SqlType:
         return TIMESTAMP
     if column.untyped:
         return VARCHAR
+    column = column.told
     if column.type is ColumnType.COMPLEX:
         return SqlType("OTHER", element=column.complex_type)
     if column.type.element is not None:

@@ -20,6 +20,7 @@ _PLAIN: dict[ColumnType, pa.DataType] = {
 
 _ARRAY_ITEM = "element"
 _TYPE_KEY = b"siltstone.type"
+_VALUES_KEY = b"siltstone.values"
 _UNTYPED = "UNTYPED"
 
 
@@ -58,7 +59,10 @@ def _tagged(field: "pa.Field[Any]", column: ColumnSpec) -> "pa.Field[Any]":
     if column.untyped:
         return field.with_metadata({_TYPE_KEY: _UNTYPED})
     if column.type is ColumnType.COMPLEX or column.type.element is not None:
-        return field.with_metadata({_TYPE_KEY: column.type_signature})
+        told: dict[bytes | str, bytes | str] = {_TYPE_KEY: column.type_signature}
+        if column.values:
+            told[_VALUES_KEY] = column.values
+        return field.with_metadata(told)
     return field.remove_metadata()
 
 
@@ -75,7 +79,8 @@ def column_of_field(field: "pa.Field[Any]") -> ColumnSpec:
     if signature == _UNTYPED:
         return ColumnSpec(field.name, ColumnType.LONG, untyped=True)
     if signature.startswith("COMPLEX<"):
-        return ColumnSpec(field.name, ColumnType.COMPLEX, complex_type=signature[8:-1])
+        values = (field.metadata or {}).get(_VALUES_KEY, b"").decode()
+        return ColumnSpec(field.name, ColumnType.COMPLEX, complex_type=signature[8:-1], values=values)
     return ColumnSpec(field.name, ColumnType(signature))
 
 

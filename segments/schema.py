@@ -60,7 +60,11 @@ _WIDTHS = {ColumnType.LONG: 0, ColumnType.FLOAT: 1, ColumnType.DOUBLE: 2, Column
 JSON = "json"
 """The complex type of nested data."""
 
+NO_VALUES = "null"
+"""What ``ColumnSpec.values`` is where all of them are null."""
+
 _TYPES = frozenset(kind.value for kind in ColumnType)
+_VALUES = (_TYPES - {ColumnType.COMPLEX.value}) | {NO_VALUES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,9 @@ class ColumnSpec:
     ``complex_type`` names what a COMPLEX column holds, as in Druid's ``COMPLEX<json>``. ``untyped``: null in every
     row, and of a type that values would tell; it is stored as LONG and gives way to any type. ``aggregator`` says how
     values of a metric unite: the JSON text of Druid's combining aggregator without its names, "" where unknown.
+    ``values`` of nested data: the least type that holds every value there, as long as none is an object or a list of
+    lists; ``NO_VALUES`` where all are null, "" where one is nested or nobody looked. It changes how a column is told
+    and bound, never how it is stored.
     """
 
     name: str
@@ -79,6 +86,7 @@ class ColumnSpec:
     complex_type: str = ""
     untyped: bool = False
     aggregator: str = ""
+    values: str = ""
 
     def __post_init__(self) -> None:
         # What a spill keeps for its merge is described too; a segment's own columns cannot be called so.
@@ -90,6 +98,8 @@ class ColumnSpec:
             raise InvalidSchema(f"column {self.name!r}: the time column, and only it, is called {TIME_COLUMN}")
         if (self.type is ColumnType.COMPLEX) != bool(self.complex_type):
             raise InvalidSchema(f"column {self.name!r}: a COMPLEX column, and only such, names its complex type")
+        if self.values and (not self.is_json or self.values not in _VALUES):
+            raise InvalidSchema(f"column {self.name!r}: no nested data has values of type {self.values!r}")
 
     @property
     def type_signature(self) -> str:
@@ -98,8 +108,18 @@ class ColumnSpec:
 
     @property
     def told_type(self) -> str:
-        """The type as users are told it: what only held nulls is a text, as in Druid."""
-        return ColumnType.STRING.value if self.untyped else self.type_signature
+        """The type as users are told it: what only held nulls is a text, as in Druid, and nested data without
+        anything nested what its values are."""
+        if self.untyped:
+            return ColumnType.STRING.value
+        return self.type_signature if self.values in ("", NO_VALUES) else self.values
+
+    @property
+    def told(self) -> "ColumnSpec":
+        """The column of ``told_type``, where that is not how it is stored."""
+        if self.values in ("", NO_VALUES):
+            return self
+        return replace(self, type=ColumnType(self.values), complex_type="", values="")
 
     @property
     def is_sketch(self) -> bool:
@@ -121,6 +141,8 @@ class ColumnSpec:
             value["untyped"] = True
         if self.aggregator:
             value["aggregator"] = self.aggregator
+        if self.values:
+            value["values"] = self.values
         return value
 
     @classmethod
@@ -141,6 +163,7 @@ class ColumnSpec:
             complex_type=str(value.get("complexType", "")),
             untyped=value.get("untyped") is True,
             aggregator=str(value.get("aggregator", "")),
+            values=str(value.get("values", "")),
         )
 
 
@@ -159,13 +182,25 @@ def wider(one: ColumnSpec, other: ColumnSpec) -> ColumnSpec:
         known = other if one.untyped else one
         return replace(known, name=one.name, kind=one.kind)
     if one.is_json or other.is_json:
-        return replace(one, type=ColumnType.COMPLEX, complex_type=JSON, multi_value=False)
+        values = _values_of(one, other)
+        return replace(one, type=ColumnType.COMPLEX, complex_type=JSON, multi_value=False, values=values)
     inner = [column.type.element or column.type for column in (one, other)]
     widest = max(inner, key=_WIDTHS.__getitem__)
     if one.type.element or other.type.element:
         return replace(one, type=array_type(widest), multi_value=False)
     several = (one.multi_value or other.multi_value) and widest is ColumnType.STRING
     return replace(one, type=widest, multi_value=several)
+
+
+def _values_of(one: ColumnSpec, other: ColumnSpec) -> str:
+    """The type of the values of two columns, of which one at least is nested data."""
+    if any(column.is_json and not column.values for column in (one, other)):
+        return ""
+    told = [column.told for column in (one, other) if column.values != NO_VALUES]
+    if not told:
+        return NO_VALUES
+    found = told[0] if len(told) == 1 else wider(told[0], told[1])
+    return array_type(found.type).value if found.multi_value else found.type.value
 
 
 TIME = ColumnSpec(TIME_COLUMN, ColumnType.LONG, kind="time")

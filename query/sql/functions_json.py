@@ -1,4 +1,5 @@
-"""Rules for nested data: JSON columns and texts, read by paths such as ``$.a['b'][0]``."""
+"""Rules for nested data: JSON columns, read by paths such as ``$.a['b'][0]``. A text is a value, as in Druid, and is
+read as JSON by those functions alone that say so."""
 
 from __future__ import annotations
 
@@ -39,15 +40,22 @@ def pointer(path: str) -> str:
 
 
 def _json(operand: Term) -> str:
-    """The operand as JSON text; a text that is none counts as NULL."""
+    """The operand as JSON text: nested data as it is, a text, number or array as the value that it is."""
     if operand.family is Family.COMPLEX:
         if operand.type.element != "json":
             raise InvalidQuery(f"a value of {operand.type.druid} is not JSON")
         return operand.sql
     if operand.is_null:
         return "CAST(NULL AS VARCHAR)"
-    if operand.family is not Family.STRING or operand.type.multi:
+    if operand.family not in (Family.STRING, Family.LONG, Family.DOUBLE, Family.ARRAY, Family.BOOLEAN):
         raise InvalidQuery(f"a value of {operand.type.name} is not JSON")
+    return f"(CASE WHEN {operand.sql} IS NOT NULL THEN CAST(to_json({operand.sql}) AS VARCHAR) END)"
+
+
+def _parsed(operand: Term) -> str:
+    """The operand as JSON text, a text read as such; one that is no JSON counts as NULL."""
+    if operand.family is not Family.STRING or operand.type.multi or operand.is_null:
+        return _json(operand)
     return f"(CASE WHEN json_valid({operand.sql}) THEN {operand.sql} END)"
 
 
@@ -140,7 +148,7 @@ def _json_object(frame: Frame, arguments: Arguments) -> Term:
 
 @function("JSON_MERGE", least=2, most=MANY)
 def _json_merge(frame: Frame, arguments: Arguments) -> Term:
-    merged, *others = (_json(frame.term(argument)) for argument in arguments)
+    merged, *others = (_parsed(frame.term(argument)) for argument in arguments)
     for other in others:
         merged = f"CAST(json_merge_patch({merged}, {other}) AS VARCHAR)"
     return Term(merged, JSON)

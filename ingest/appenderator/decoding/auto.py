@@ -7,12 +7,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import orjson
 import pyarrow as pa
 
 from segments.arrow_arrays import ArrowArray
 from segments.arrow_schema import arrow_type
 from segments.coercion import LONG_MAX, LONG_MIN, BadValue, Truncated, double_of, java_double, long_of, text_of
-from segments.schema import JSON, ColumnSpec, ColumnType, array_type, wider
+from segments.schema import JSON, NO_VALUES, ColumnSpec, ColumnType, array_type, wider
 
 _NONE: Final = type(None)
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
@@ -165,3 +166,30 @@ class AutoType:
         if found is not None:
             self.column = wider(self.column, found)
         return self.column
+
+
+class ValuesType:
+    """``ColumnSpec.values`` of a nested column, which only ever widens, and ends at the first value that is nested.
+    For one thread."""
+
+    def __init__(self) -> None:
+        self._told = NO_VALUES
+        self._auto = AutoType()
+
+    def widen(self, texts: ArrowArray) -> str:
+        """What holds these values, as JSON texts, and all before."""
+        if self._told:
+            found = [text for text in texts.to_pylist() if text is not None]
+            if any(text[0] == "{" for text in found):
+                self._told = ""
+            elif found:
+                self._told = self._of(found)
+        return self._told
+
+    def _of(self, texts: list[str]) -> str:
+        if all(text[0] == '"' for text in texts):
+            values: list[Any] = [""]  # any text has the type of all of them
+        else:
+            values = [auto_value(orjson.loads(text)) for text in texts]
+        column = self._auto.widen(values)
+        return "" if column.is_json else column.type.value

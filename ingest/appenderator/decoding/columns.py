@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.appenderator.decoding.auto import AutoType, array_cast, auto_value, build, json_text
+from ingest.appenderator.decoding.auto import AutoType, ValuesType, array_cast, auto_value, build, json_text
 from ingest.appenderator.decoding.non_finite import keeping
 from ingest.appenderator.decoding.plan import Field, Kind
 from ingest.appenderator.decoding.sketches import SketchInput
@@ -84,6 +84,7 @@ class ColumnReader:
         self.coerce: Callable[[Any], Any] = keeping(field.kind, coerce) if non_finite else coerce
         self._arrow: pa.DataType | None = _ARROW.get(field.kind)
         self._auto = AutoType()
+        self._values = ValuesType()
 
     def _coercion(self) -> Callable[[Any], Any]:
         plain = self._plain_coercion()
@@ -218,7 +219,7 @@ class ColumnReader:
         if kind is Kind.AUTO:
             return replace(self._auto.column, name=name)
         if kind is Kind.JSON:
-            return ColumnSpec(name, ColumnType.COMPLEX, complex_type=JSON)
+            return ColumnSpec(name, ColumnType.COMPLEX, complex_type=JSON, values=self._values.widen(array))
         if kind in _ARRAYS:
             return ColumnSpec(name, _ARRAYS[kind])
         return ColumnSpec(name, _STORED[kind], multi_value=pa.types.is_list(array.type))
