@@ -28,10 +28,11 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class ChunkGroup:
-    """Arrow IPC files of one Arrow schema; ``columns`` in the order of that schema."""
+    """Arrow IPC files of one Arrow schema; ``columns`` in the order of that schema. ``rows`` in all, if it is known."""
 
     columns: tuple[ColumnSpec, ...]
     paths: tuple[str, ...]
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +75,23 @@ def bind_table(use: TableUse, files: Sequence[FileGroup], chunks: Sequence[Chunk
     stored = [arm for group in files for arm in _file_arms(use, group)]
     arms, arrow = [], []
     for index, group in enumerate(chunks):
+        if use.counts_only and group.rows is not None:
+            # So many rows, whatever they hold: nothing needs to be mapped.
+            arms.append(f"SELECT {_nulls(use)} FROM range({group.rows})")
+            continue
         source = ArrowInput(f"{use.relation}_live{index}", group.paths, _positions(use, group.columns))
         arrow.append(source)
         arms.append(_chunk_arm(use, group, source))
     # Live rows are the newest.
     arms = [*arms, *stored] if use.newest_first else [*stored, *arms]
     if not arms:
-        nulls = [f"CAST(NULL AS {column.duckdb_type}) AS {quote(column.internal)}" for column in use.columns]
-        arms.append(f"SELECT {', '.join(nulls) or '1 AS present'} WHERE false")
+        arms.append(f"SELECT {_nulls(use)} WHERE false")
     return Relation(use.relation, " UNION ALL ".join(arms), tuple(arrow))
+
+
+def _nulls(use: TableUse) -> str:
+    nulls = [f"CAST(NULL AS {column.duckdb_type}) AS {quote(column.internal)}" for column in use.columns]
+    return ", ".join(nulls) or "1 AS present"
 
 
 def bind_rows(use: TableUse, stream: bytes) -> Relation:

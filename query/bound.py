@@ -16,10 +16,12 @@ from query.mirror import MirroredChunk
 from query.model import FunctionUse, PlannedQuery, TableUse
 from query.native.aggregators_told import aggregators_of
 from query.native.plan import SegmentFact
+from query.relations import Assembled
 from query.runs import Run
 from query.session import Seen
 from query.sql.catalogue import TableDef
 from query.worker_wire import root_path
+from segments.cache import file_name
 from segments.data_segment import DataSegment
 from segments.schema import SegmentSchema
 
@@ -128,22 +130,15 @@ class BoundQuery:
             return self._node.rows_at_hand(use)
         bound = self._bound[use.datasource]
         assert bound is not None, "a planned table was bound"
-        files: dict[SegmentSchema, list[str]] = {}
-        for segment in _needed(bound.at.snapshot.segments, use):
-            self.check()
-            self._rows_read += segment.rows
-            path = self._node.pin(segment)
-            self._pinned.append(segment)
-            files.setdefault(segment.schema, []).append(f"{root_path(CACHE_ROOT)}/{path.name}")
-        layouts: dict[str, list[MirroredChunk]] = {}
-        for chunk in _needed(bound.chunks, use):
-            self._rows_read += chunk.rows
-            layouts.setdefault(chunk.layout, []).append(chunk)
-        chunk_groups = [
-            ChunkGroup(chunks[0].columns, tuple(f"{root_path(MIRROR_ROOT)}/{chunk.name}" for chunk in chunks))
-            for chunks in layouts.values()
-        ]
-        return bind_table(use, [FileGroup(schema, tuple(paths)) for schema, paths in files.items()], chunk_groups)
+        segments, relations = bound.at.snapshot.segments, self._node.relations
+        kept = relations.get(use, segments, bound.chunks)
+        if kept is None:
+            kept = _assembled(use, segments, bound.chunks)
+            relations.put(use, segments, bound.chunks, kept)
+        self.check()
+        self._node.pin(kept.needed, self._pinned, self.check)
+        self._rows_read += kept.rows
+        return kept.relation
 
     def claims(self, planned: PlannedQuery, long_rows: int) -> None:
         """Says how urgent and how long it is, once its relations are bound."""
@@ -189,6 +184,33 @@ class BoundQuery:
             if segment.checksum in message:
                 return f"segment {segment.id}: {message}"
         return message
+
+
+def _assembled(use: TableUse, segments: Sequence[DataSegment], chunks: Sequence[MirroredChunk]) -> Assembled:
+    needed = tuple(_needed(segments, use))
+    rows = sum(segment.rows for segment in needed)
+    # By identity first: segments of one table share few schemas, which are large to hash.
+    files: dict[int, tuple[SegmentSchema, list[str]]] = {}
+    for segment in needed:
+        schema = segment.schema
+        files.setdefault(id(schema), (schema, []))[1].append(f"{root_path(CACHE_ROOT)}/{file_name(segment)}")
+    layouts: dict[str, list[MirroredChunk]] = {}
+    for chunk in _needed(chunks, use):
+        rows += chunk.rows
+        layouts.setdefault(chunk.layout, []).append(chunk)
+    chunk_groups = [
+        ChunkGroup(
+            alike[0].columns,
+            tuple(f"{root_path(MIRROR_ROOT)}/{chunk.name}" for chunk in alike),
+            sum(chunk.rows for chunk in alike),
+        )
+        for alike in layouts.values()
+    ]
+    groups: dict[SegmentSchema, list[str]] = {}
+    for schema, paths in files.values():
+        groups.setdefault(schema, []).extend(paths)
+    relation = bind_table(use, [FileGroup(schema, tuple(paths)) for schema, paths in groups.items()], chunk_groups)
+    return Assembled(relation, needed, rows)
 
 
 Part = TypeVar("Part", DataSegment, MirroredChunk)

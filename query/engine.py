@@ -58,7 +58,7 @@ class EngineSettings:
     timeout_ms: int = 300_000
     grace_ms: int = 2_000
     long_rows: int = 20_000_000
-    nice: int = 10
+    nice: int = 0
 
 
 class Engine:

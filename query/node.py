@@ -30,6 +30,7 @@ from query.native.plan import NativePlan
 from query.plan_cache import PlanCache
 from query.planning import HUGE_CHARS, HugePlanner
 from query.read_ahead import AheadSettings
+from query.relations import Relations
 from query.result_cache import Kept, KeptRun, ResultCache
 from query.runs import Run
 from query.session import Seen
@@ -103,6 +104,7 @@ class QueryNode:
         self._timeline = TimelineCache(catalog, cache, self._prefetcher, clock)
         self._live = LiveTables(self._timeline, live, self._mirror, settings.live, clock)
         self._plans = PlanCache(plan)
+        self.relations = Relations()
         self._results = ResultCache(settings.results_bytes)
         self._sharing = Sharing(self._results, clock)
         self._waiting = AheadSettings(mirror_dir / "spill")
@@ -306,19 +308,22 @@ class QueryNode:
         found = ((name, self._timeline.current(name)) for name in self._timeline.names())
         return [name for name, at in found if at is not None and at.snapshot.required]
 
-    def pin(self, segment: DataSegment) -> Path:
-        """A segment's local file, kept until ``unpin``."""
-        try:
-            return self._cache.pin(segment)
-        except ServiceError as error:
-            raise QueryUnavailable(
-                f"segment {segment.id} cannot be read: {error}", {"segment": str(segment.id)}
-            ) from error
+    def pin(self, segments: Sequence[DataSegment], pinned: list[DataSegment], check: Callable[[], None]) -> None:
+        """Brings segments' local files and keeps them until ``unpin``; each that is held is added to ``pinned``.
+        ``check`` is asked before each that has to be brought."""
+        for segment in self._cache.pin_held(segments, pinned):
+            check()
+            try:
+                self._cache.pin(segment)
+            except ServiceError as error:
+                raise QueryUnavailable(
+                    f"segment {segment.id} cannot be read: {error}", {"segment": str(segment.id)}
+                ) from error
+            pinned.append(segment)
 
     def unpin(self, segments: Sequence[DataSegment]) -> None:
         """Gives up the pins of a query."""
-        for segment in segments:
-            self._cache.unpin(segment)
+        self._cache.unpin_each(segments)
 
     def _enlist(self, name: str, query: BoundQuery) -> None:
         with self._lock:

@@ -21,6 +21,11 @@ _TOUCH_EVERY = 16
 _ARRIVING = ".arriving"
 
 
+def file_name(segment: DataSegment) -> str:
+    """What a segment's file is called in a cache's folder."""
+    return segment.checksum + _SUFFIX
+
+
 @dataclass(slots=True)
 class _Entry:
     """One file: counted in the limit from the moment its download begins."""
@@ -121,12 +126,42 @@ class SegmentCache:
             if not isinstance(entry.failure, ServiceError) or not entry.failure.retryable:
                 raise entry.failure
 
+    def pin_held(self, segments: Iterable[DataSegment], pinned: list[DataSegment]) -> list[DataSegment]:
+        """Pins those that are here and proved, at once, and adds them to ``pinned``; the others are to be pinned by
+        themselves."""
+        missing = []
+        with self._lock:
+            for segment in segments:
+                entry = self._entries.get(segment.checksum)
+                if entry is None or not entry.proved or not entry.ready.is_set():
+                    missing.append(segment)
+                else:
+                    self._use(segment, entry)
+                    pinned.append(segment)
+        return missing
+
+    def _use(self, segment: DataSegment, entry: _Entry) -> None:
+        """One more pin of a file that is here; with the lock held."""
+        entry.pins += 1
+        self._belongs(entry, segment)
+        self._entries.move_to_end(segment.checksum)
+        if entry.uses % _TOUCH_EVERY == 0:
+            # Recency survives a restart by the file's time, about: a query may pin thousands of files.
+            with contextlib.suppress(OSError):
+                os.utime(self._path(segment))
+        entry.uses += 1
+
     def unpin(self, segment: DataSegment) -> None:
         """Gives up one pin."""
+        self.unpin_each((segment,))
+
+    def unpin_each(self, segments: Iterable[DataSegment]) -> None:
+        """Gives up one pin of each."""
         with self._lock:
-            entry = self._entries[segment.checksum]
-            assert entry.pins > 0, f"{segment.id} was not pinned"
-            entry.pins -= 1
+            for segment in segments:
+                entry = self._entries[segment.checksum]
+                assert entry.pins > 0, f"{segment.id} was not pinned"
+                entry.pins -= 1
 
     @contextlib.contextmanager
     def pinned(self, segments: Iterable[DataSegment]) -> Iterator[dict[SegmentId, Path]]:
@@ -159,18 +194,15 @@ class SegmentCache:
                 self._evict(name)
                 entry = None
             if entry is not None:
+                if entry.ready.is_set() and entry.proved:
+                    self._use(segment, entry)
+                    return entry, False
                 self._belongs(entry, segment)
                 entry.pins += 1
                 self._entries.move_to_end(name)
-                needs_proof = entry.ready.is_set() and not entry.proved
+                needs_proof = entry.ready.is_set()
                 if needs_proof:
                     entry.ready.clear()
-                elif entry.ready.is_set():
-                    if entry.uses % _TOUCH_EVERY == 0:
-                        # Recency survives a restart by the file's time, about: a query may pin thousands of files.
-                        with contextlib.suppress(OSError):
-                            os.utime(self._path(segment))
-                    entry.uses += 1
                 return entry, needs_proof
             self._make_room(segment)
             entry = _Entry(segment.size_bytes, pins=1)
@@ -258,7 +290,7 @@ class SegmentCache:
             return False
 
     def _path(self, segment: DataSegment) -> Path:
-        return self._root / (segment.checksum + _SUFFIX)
+        return self._root / file_name(segment)
 
     def _scan(self) -> None:
         make_directories(self._root)

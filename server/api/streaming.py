@@ -60,17 +60,21 @@ async def answered(
     ``begin`` is given a function to call with what cancels the query, as soon as there is one.
     """
     ticket = _Ticket()
-    body = await _unless_gone(request.receive, ticket.cancel, lambda: begin(ticket.hold), at_once)
+    body, whole = await _unless_gone(request.receive, ticket.cancel, lambda: _begun(begin, ticket), at_once)
     is_gzip = _takes_gzip(request.headers.get("accept-encoding", ""))
-    if body.query.is_over:
-        # The engine has said all: an answer with a length costs one hop instead of several.
-        whole = body.first + await to_thread.run_sync(b"".join, body.rest, limiter=at_once)
+    if whole is not None:
         if not is_gzip:
             return Response(whole, media_type=body.media_type, headers=dict(body.headers))
         packed = b"".join(_gzipped(iter([whole])))
         headers = {**body.headers, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
         return Response(packed, media_type=body.media_type, headers=headers)
     return _Stream(body, is_gzip)
+
+
+def _begun(begin: Callable[[Callable[[Cancel], None]], Body], ticket: _Ticket) -> tuple[Body, bytes | None]:
+    """The body, and all of it if the engine has said all: an answer with a length costs no further hop."""
+    body = begin(ticket.hold)
+    return body, body.first + b"".join(body.rest) if body.query.is_over else None
 
 
 class _Ticket:

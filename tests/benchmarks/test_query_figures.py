@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +23,7 @@ from query.model import SqlRequest
 from query.node import NOTHING
 from query.sql.planner import plan
 from siltstone import Client
+from tests.benchmarks.query_clients import Clients
 from tests.benchmarks.query_tables import QUESTIONS, made, many_segments
 from tests.clients.world import World
 
@@ -125,29 +125,13 @@ def test_planning_over_many_segments(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shared", [False, True], ids=["each anew", "shared"])
 def test_many_queries_at_once(tmp_path: Path, shared: bool) -> None:
     tables = made(tmp_path, ROWS, 0.05)
-    context = {"useCache": shared}
     with World(tmp_path / "node", tables.catalog, tables.storage, THREADS) as world:
         client = Client(world.url)
         sql = QUESTIONS["top 10 of one"][0]
         client.sql(sql, context=ANEW)
         alone = statistics.median(took(lambda: client.sql(sql, context=ANEW)) for _ in range(ROUNDS))
-        times: list[float] = []
         # With the cache the statements of one round are new to everybody, as after new rows.
-        rounds = [f"{sql} OFFSET {at}" for at in range(4)]
-
-        def ask() -> None:
-            for asked in rounds:
-                times.append(took(lambda asked=asked: client.sql(asked, context=context)))  # type: ignore[misc]  # bound now
-
-        threads = [threading.Thread(target=ask) for _ in range(50)]
-        begun = time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        wall = time.perf_counter() - begun
-        times.sort()
-        print(
-            f"\n50 at once, {'shared' if shared else 'each anew'}: {len(times) / wall:.0f} queries a second, "
-            f"p50 {times[len(times) // 2]:.0f} ms, p99 {times[int(len(times) * 0.99)]:.0f} ms; alone {alone:.0f} ms"
-        )
+        statements = [f"{sql} OFFSET {at}" for at in range(4)]
+        with Clients(world.port, 50, statements, use_cache=shared, rounds=1) as clients:
+            pass
+        print(f"\n50 at once, {'shared' if shared else 'each anew'}: {clients.told()}; alone {alone:.0f} ms")
