@@ -12,6 +12,7 @@ from ingest.supervisor.messages import SealSequence
 
 if TYPE_CHECKING:
     from tests.simulation.query_node import Answered, QueryNode, Snapshot
+    from tests.simulation.reader_session import ReaderSession
     from tests.simulation.world import World
 
 
@@ -201,6 +202,17 @@ class Checks:
         if gone:
             raise Violation(f"HO-3 {node.name} lost {sorted(gone)[:5]} between {before.version} and {answered.version}")
 
+    def shown(self, reader: ReaderSession, node: QueryNode, answered: Answered) -> None:
+        """SE-1: whichever node answers, a session is shown every row that it was shown before, unless the reset
+        epoch was raised since."""
+        before = reader.shown
+        if before is None:
+            return
+        gone = {row for row in before.rows - answered.rows if answered.epochs[row[0]] <= before.epochs[row[0]]}
+        if gone:
+            at, now_at = before.version, answered.version
+            raise Violation(f"SE-1 {reader.name} saw {sorted(gone)[:5]} at {at}, {node.name} shows less at {now_at}")
+
     @staticmethod
     def _nothing_known_is_absent(node: QueryNode, snapshot: Snapshot, answered: Answered) -> None:
         for group in snapshot.groups:
@@ -234,9 +246,14 @@ class Checks:
             return None  # ended before its first offsets were stored: there is no table
         version = world.store.table_versions()[world.table]
         for node in world.nodes:
+            if node.is_dead:
+                continue
             if node.answered is None or node.answered.version != version:
                 at = node.answered.version if node.answered else "no version"
                 return f"LV-2 {node.name} answers at {at}, the table is at {version}: {node.refusal}"
+            for reader in world.readers:
+                if not node.shows_no_less(reader.seen()):
+                    return f"SE-2 {node.name} at the newest version has not reached what {reader.name} saw"
         return None
 
     def _not_asleep(self) -> str | None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ingest.task import answering
+from query import session
 from segments.live import LiveStatus
 from tests.simulation import query_node, task_process
 from tests.simulation.mutation import Mutant
@@ -61,6 +62,32 @@ def _other_groups_unasked(self: Any, snapshot: Any, group: Any) -> Any:
 
 _best_answer = Node.best_answer
 
+
+def _version_alone(self: Any, view: Any) -> bool:
+    """What tasks had not published yet when another node showed it is forgotten."""
+    return bool(view.version >= self.version)
+
+
+def _epochs_alike(now: Any, last: Any) -> bool:
+    return now is not None and now.offset < last.offset
+
+
+def _last_answer_from(self: Any, seen: Any) -> Any:
+    """Whatever the node has, of an older version than the session's too."""
+    up = not self.is_dead and self.clock.now_ms >= self.down_ms
+    return self.answered if up else None
+
+
+def _newest_segment_forgotten(self: Any, seen: Any) -> Any:
+    """It knows the version, and has lost the file that came with it."""
+    answered = _question(self, seen)
+    paths = [] if answered is None else list(self.world.published_rows)
+    gone = frozenset(self.world.published_rows[paths[-1]]) if paths else frozenset()
+    return answered if answered is None else replace(answered, rows=answered.rows - gone)
+
+
+_question = Node.question
+
 MUTANTS = [
     Mutant(
         "never-too-old",
@@ -103,5 +130,29 @@ MUTANTS = [
         "version, segments and vector are one snapshot",
         "PR-2",
         lambda: [(Node, "snapshot", _stale_segments)],
+    ),
+    Mutant(
+        "session-unheeded",
+        "a node answers no session at an older version than it saw elsewhere",
+        "PR-7",
+        lambda: [(Node, "question", _last_answer_from)],
+    ),
+    Mutant(
+        "session-version-only",
+        "a session's unpublished rows count as seen, as its version does",
+        "PR-7",
+        lambda: [(session.Seen, "is_reached_by", _version_alone)],
+    ),
+    Mutant(
+        "session-keeps-epochs",
+        "what was seen in an epoch that was raised binds no node",
+        "PR-7",
+        lambda: [(session, "_is_less", _epochs_alike)],
+    ),
+    Mutant(
+        "session-segment-lost",
+        "a node shows a session every segment of the version that it answers at",
+        "PR-7",
+        lambda: [(Node, "question", _newest_segment_forgotten)],
     ),
 ]

@@ -8,6 +8,7 @@ from ingest.metadata.records import GroupState
 from ingest.offsets import OffsetMap
 from ingest.protocol import SequenceState
 from query.assembly import Answer, AskAlso, Missing, View, decide, vector_of
+from query.session import Seen, floor_of
 from query.source import LiveAttempt, RequiredSequence, TableSnapshot
 from segments.live import LiveAnswer, LiveAsk, LiveSequence
 from segments.schema import SegmentSchema
@@ -27,17 +28,18 @@ class ProductReader(QueryNode):
         # Rows by (token, sequence, how far): what a mirror would hold on disk.
         self.mirrored: dict[tuple[str, int, tuple[tuple[int, int], ...]], list[Row]] = {}
 
-    def ask(self, snapshot: Snapshot) -> None:
-        if self.clock.now_ms < self.down_ms:
+    def ask(self, snapshot: Snapshot, seen: Seen | None = None) -> None:
+        if self.is_dead or self.clock.now_ms < self.down_ms:
             return
         if self.answered is None:
             # It was restarted: nothing is held.
             self.held, self.mirrored = None, {}
         table = self.table_snapshot(snapshot)
         answers: dict[str, LiveAnswer | None] = {}
-        trust = not self.clock.chance(0.3)
+        trust = not self.clock.chance(0.3) and self.held is not None
+        floor = floor_of(self.held, seen)
         while True:
-            verdict = decide(table, self.held, answers, trust_held=trust)
+            verdict = decide(table, floor, answers, trust_held=trust)
             if not isinstance(verdict, AskAlso):
                 break
             answers |= {attempt.token: self.answer_of(table, attempt) for attempt in verdict.attempts}

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from ingest.metadata.records import GroupState, StreamOffsets
 from ingest.offsets import OffsetMap
 from ingest.protocol import SequenceRecord, SequenceState
+from query.assembly import Reached, View
+from query.session import Seen
 from segments.live import LiveAsk, LiveStatus
 from tests.simulation.disk import Row
 from tests.simulation.task_process import LiveRows, TaskProcess
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 LOOP_MS = 700
+TABLE = "edits"
 EpochRow = tuple[int, int, int]
 """(partition, reset epoch, offset)."""
 
@@ -39,6 +42,11 @@ class Answered:
     positions: OffsetMap
     rows: frozenset[EpochRow]
 
+    @property
+    def view(self) -> View:
+        """As the product compares it with what a session saw."""
+        return View(self.version, {}, {(TABLE, p): Reached(self.epochs[p], at) for p, at in self.positions.items()})
+
 
 class QueryNode:
     """The reader of PR-1, 4, 6 and 7 as a model. Its mirror is its last accepted answer."""
@@ -49,10 +57,18 @@ class QueryNode:
         self.name = name
         self.answered: Answered | None = None
         self.down_ms = 0
+        self.is_dead = False
         self.refusal = ""
         self.clock.after(self.clock.between(0, LOOP_MS), self.loop)
 
+    def die(self) -> None:
+        """For good: its lease ends, and no hand-off waits for it any more."""
+        self.clock.note(self.name, "dies")
+        self.is_dead = True
+
     def loop(self) -> None:
+        if self.is_dead:
+            return
         self.clock.after(LOOP_MS + self.clock.between(-100, 100), self.loop)
         if self.clock.now_ms < self.down_ms:
             return
@@ -76,6 +92,22 @@ class QueryNode:
     def acknowledges(self, answered: Answered) -> int:
         return answered.version
 
+    # ------------------------------------------------------------ sessions
+
+    def question(self, seen: Seen | None) -> Answered | None:
+        """What it shows to who saw that at other nodes: no less, after one look for news where it must. None:
+        the question has no answer here and now (PR-7)."""
+        if self.is_dead or self.clock.now_ms < self.down_ms:
+            return None
+        if not self.shows_no_less(seen):
+            snapshot = self.snapshot()
+            if snapshot is not None:
+                self.ask(snapshot, seen)
+        return self.answered if self.shows_no_less(seen) else None
+
+    def shows_no_less(self, seen: Seen | None) -> bool:
+        return self.answered is not None and (seen is None or seen.is_reached_by(self.answered.view))
+
     # ------------------------------------------------------------ the step
 
     def snapshot(self) -> Snapshot | None:
@@ -89,9 +121,10 @@ class QueryNode:
         version = world.store.table_versions()[world.table]
         return Snapshot(version, stream, tuple(world.store.groups(world.supervisor)), paths)
 
-    def ask(self, snapshot: Snapshot) -> None:
-        """Asks one replica of each group; takes all answers together, or none."""
-        if self.clock.now_ms < self.down_ms:
+    def ask(self, snapshot: Snapshot, seen: Seen | None = None) -> None:
+        """Asks one replica of each group; takes all answers together, or none. ``seen`` helps to choose, where
+        there is a choice: whether it was reached is judged afterwards."""
+        if self.is_dead or self.clock.now_ms < self.down_ms:
             return
         chosen: list[LiveRows] = []
         for group in snapshot.groups:

@@ -1,4 +1,4 @@
-"""A world by seed: stream, network, overlords, workers, tasks, query nodes, operators and their faults."""
+"""A world by seed: stream, network, overlords, workers, tasks, query nodes, readers, operators, faults."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from tests.simulation.faults import (
 from tests.simulation.network import Network
 from tests.simulation.overlord_node import OverlordNode
 from tests.simulation.query_node import EpochRow, QueryNode
+from tests.simulation.reader_session import join_readers
 from tests.simulation.stream import Topic
 from tests.simulation.task_process import TaskProcess
 from tests.simulation.worker_node import WorkerNode
@@ -128,8 +129,7 @@ class World:
             more = max(self.faults.task_crash, 2.5), max(self.faults.upload_fails, 40)
             self.faults = replace(self.faults, task_crash=more[0], upload_fails=more[1])
         self.bounds: dict[int, int] | None = None
-        # In one of ten worlds the wait after kills has a bound of its own; the others are as they were before it.
-        self.timing = replace(TIMING, restart_killed_max_ms=800) if seed % 10 == 0 else TIMING
+        self.timing = replace(TIMING, restart_killed_max_ms=800) if seed % 10 == 0 else TIMING  # a bound of its own
         self.limits = LIMITS
         self.supervisor = self.table = self.topic_name = "edits"
         self.counters: dict[str, int] = {}
@@ -162,6 +162,7 @@ class World:
         self.overlords = [OverlordNode(self, name) for name in (("o1", "o2") if shape.two_leaders else ("o1",))]
         self.workers = {name: WorkerNode(self, name) for name in [f"w{i}" for i in range(shape.workers)]}
         self.nodes = [self.rules.node(self, f"q{i}") for i in range(shape.nodes)]
+        self.readers = join_readers(self)
         for p in range(shape.partitions):
             clock.after(clock.between(0, 1_500), lambda p=p: self.produce(p))  # type: ignore[misc]
         for late in range(shape.late_partitions):
