@@ -116,10 +116,12 @@ class Engine:
         timeout_ms: int = 0,
         owner: Owner = NOBODY,
         functions: Sequence[Function] = (),
+        is_small: bool = False,
     ) -> Run:
         """Starts a statement; ``timeout_ms`` counts from now, waiting included (0: the default).
 
-        ``owner`` hears when it can be cancelled, and may end the wait for a worker before.
+        ``owner`` hears when it can be cancelled, and may end the wait for a worker before. ``is_small``: the answer has
+        few rows for certain.
 
         Raises:
             QueryCapacityExceeded: too many are waiting.
@@ -127,7 +129,7 @@ class Engine:
         """
         allowed_ms = min(timeout_ms or self._settings.timeout_ms, self._settings.timeout_ms)
         deadline_ms = self.clock.monotonic_ms() + allowed_ms
-        job = Job(next(self._numbers), sql, tuple(relations), tuple(functions))
+        job = Job(next(self._numbers), sql, tuple(relations), tuple(functions), is_small)
         worker = self._take_worker(deadline_ms, owner)
         run = Run(self, worker, job, deadline_ms, owner.claim.is_long)
         with self._lock:

@@ -112,6 +112,28 @@ class LiveTables:
         return any(table.forget() for table in tables)
 
 
+class Gathering:
+    """When the next assembly of a table may begin: soon for one who asks alone, and so late when many ask that each
+    one serves many of them. Every assembly interrupts its tasks, which have rows to read. Pure."""
+
+    def __init__(self, gather_ms: int) -> None:
+        self._gather_ms = gather_ms
+        self._begun_ms = 0
+        self._served = 0
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long to wait, for others to join."""
+        return max(self._begun_ms + self._gather_ms - now_ms, 0) if self._served > 1 else 0
+
+    def begun(self, now_ms: int) -> None:
+        """An assembly begins."""
+        self._begun_ms, self._served = now_ms, 0
+
+    def served(self) -> None:
+        """A query was answered by the last one."""
+        self._served += 1
+
+
 class _LiveTable:
     """One table: what is held of it, and one assembly at a time."""
 
@@ -132,6 +154,7 @@ class _LiveTable:
         self._clock = clock
         self._assembling = threading.Lock()
         self._state = threading.Lock()
+        self._gathering = Gathering(settings.gather_ms)
         self._begun = 0
         self._finished = 0
         self._outcome: bool | ServiceError = False
@@ -156,7 +179,11 @@ class _LiveTable:
             needed = self._begun + 1
         with self._assembling:
             if self._finished < needed:
+                wait_ms = self._gathering.wait_ms(self._clock.monotonic_ms())
+                if wait_ms:
+                    threading.Event().wait(wait_ms / 1000)
                 self._outcome = self._assembled()
+            self._gathering.served()
             if isinstance(self._outcome, ServiceError):
                 raise self._outcome
             if not self._outcome:
@@ -209,6 +236,7 @@ class _LiveTable:
 
     def _assembled(self) -> bool | ServiceError:
         """One assembly; its failure is that of all queries that waited for it, so that none waits twice."""
+        self._gathering.begun(self._clock.monotonic_ms())
         with self._state:
             self._begun += 1
             begun = self._begun

@@ -115,7 +115,7 @@ class PlannedQuery:
     ``query.results`` renders them by ``result_columns``. ``timeout_ms`` is 0 when the request sets no limit.
     A higher ``priority`` gets a worker first; ``is_low``: it can wait while others run.
     ``use_cache``: an answer that was given to the same question over the same rows will do.
-    ``is_timeless``: planned at another time it would say the same.
+    ``is_timeless``: planned at another time it would say the same. ``is_small``: the answer has few rows for certain.
     """
 
     tables: tuple[TableUse, ...]
@@ -130,3 +130,4 @@ class PlannedQuery:
     is_low: bool = False
     use_cache: bool = True
     is_timeless: bool = True
+    is_small: bool = False

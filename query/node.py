@@ -209,7 +209,7 @@ class QueryNode:
             else:
                 turn = found
                 left_ms = max(deadline_ms - self._clock.monotonic_ms(), 1)
-                run = self._engine.run(planned.duckdb_sql, relations, left_ms, query, functions)
+                run = self._engine.run(planned.duckdb_sql, relations, left_ms, query, functions, planned.is_small)
                 if turn is not None:
                     turn.made()
             run.on_close(query.close)

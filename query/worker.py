@@ -18,6 +18,7 @@ import socket
 import sys
 import threading
 import time
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
@@ -45,6 +46,7 @@ _PR_SET_PDEATHSIG = 1
 # What a statement may use as a table without naming a relation; the planner emits no other.
 _TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
 _OWN_TABLES = re.compile(r"\s*WITH(\s+RECURSIVE)?\s", re.IGNORECASE)
+warnings.filterwarnings("ignore", "Arrow output on a DB-API result")
 PIECE_BYTES_MAX = 128 * 2**20
 # Statements that were examined and found good, and how long one may be to be remembered.
 _REMEMBERED, _REMEMBERED_CHARS = 256, 10_000
@@ -122,7 +124,10 @@ class Sandbox:
                 self._offer(connection, relation)
             uses = [FunctionUse(one.name, one.path) for one in job.functions]
             with offered(self._database, uses, self._pairs):
-                reader = connection.sql(_joined(job)).to_arrow_reader(self.batch_rows)
+                # A relation is bound when it is made and again when it is read; a result is bound once, but its rows
+                # are held twice.
+                begun: Any = connection.execute(_joined(job)) if job.is_small else connection.sql(_joined(job))
+                reader: pa.RecordBatchReader = begun.to_arrow_reader(self.batch_rows)
                 yield reader.schema
                 yield from reader
         finally:

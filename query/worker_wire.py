@@ -51,12 +51,14 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One statement with the relations it reads; ``number`` is the pool's name for it."""
+    """One statement with the relations it reads; ``number`` is the pool's name for it. ``is_small``: its answer may be
+    held as a whole."""
 
     number: int
     sql: str
     relations: tuple[Relation, ...]
     functions: tuple[Function, ...] = ()
+    is_small: bool = False
 
 
 def root_path(index: int) -> str:
@@ -144,6 +146,7 @@ def encode_job(job: Job) -> bytes:
     ]
     functions = [{"name": one.name, "path": one.path} for one in job.functions]
     whole = {"number": job.number, "sql": job.sql, "relations": relations, "functions": functions}
+    whole["isSmall"] = job.is_small
     return json.dumps(whole).encode()
 
 
@@ -151,7 +154,8 @@ def decode_job(payload: bytes) -> Job:
     """Reads what ``encode_job`` wrote."""
     value = json.loads(payload)
     functions = tuple(Function(item["name"], item["path"]) for item in value["functions"])
-    return Job(value["number"], value["sql"], tuple(_relation(item) for item in value["relations"]), functions)
+    relations = tuple(_relation(item) for item in value["relations"])
+    return Job(value["number"], value["sql"], relations, functions, value["isSmall"])
 
 
 def _relation(value: dict[str, Any]) -> Relation:

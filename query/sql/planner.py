@@ -31,7 +31,7 @@ from query.sql import (
 from query.sql.calendar_math import known_zone, parse_time_ms
 from query.sql.catalogue import Catalogue
 from query.sql.dialect import parse_statement
-from query.sql.frame import Frame, Session
+from query.sql.frame import Frame, Session, is_aggregate
 from query.sql.parameters import number_markers
 from query.sql.relations import Plan
 from query.sql.scope import Output, Scope
@@ -39,6 +39,7 @@ from query.sql.select import QueryPlanner, row_count
 from query.sql.term import text_sql
 from query.sql.types import VARCHAR
 
+SMALL_ROWS = 100
 # Importing a module of rules registers them.
 RULES = (
     aggregates,
@@ -102,6 +103,7 @@ def _planned(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQ
         *urgency(context.get("priority"), context.get("lane")),
         flag(context, "useCache", True),
         not session.told_time or "sqlCurrentTimestamp" in context,
+        statement.explain or _is_small(statement.tree),
     )
 
 
@@ -175,6 +177,17 @@ def _limit_outside(session: Session, tree: exp.Expr, limit: int | None) -> None:
     if isinstance(tree, exp.Values):
         return
     tree.set("limit", exp.Limit(expression=exp.Literal.number(limit)))
+
+
+def _is_small(tree: exp.Expr) -> bool:
+    """Whether it says of itself that it gives few rows: by its limit, or as one row of aggregates."""
+    limit = tree.args.get("limit")
+    if isinstance(limit, exp.Limit) and isinstance(limit.expression, exp.Literal) and limit.expression.is_int:
+        return int(limit.expression.this) <= SMALL_ROWS
+    if not isinstance(tree, exp.Select) or tree.args.get("group"):
+        return False
+    cells = [cell.unalias() for cell in tree.expressions]
+    return any(is_aggregate(cell.this if isinstance(cell, exp.Filter) else cell) for cell in cells)
 
 
 def _explained(planned: Plan, tables: list[str]) -> Plan:

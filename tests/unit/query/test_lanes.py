@@ -63,6 +63,24 @@ def test_a_query_says_of_itself_how_urgent_it_is() -> None:
         planned("SELECT 1", priority="high")
 
 
+@pytest.mark.parametrize(
+    ("statement", "is_small"),
+    [
+        ("SELECT COUNT(*) FROM t", True),
+        ("SELECT 1 + SUM(n), MAX(s) AS m FROM t", True),
+        ("SELECT COUNT(*) FILTER (WHERE n > 1) AS x FROM t", True),
+        ("SELECT s, COUNT(*) FROM t GROUP BY 1", False),
+        ("SELECT s, COUNT(*) FROM t GROUP BY 1 ORDER BY 2 DESC LIMIT 10", True),
+        ("SELECT s FROM t LIMIT 1000000", False),
+        ("SELECT SUM(n) OVER (ORDER BY s) FROM t", False),
+        ("SELECT s FROM t WHERE n = (SELECT MAX(n) FROM t)", False),
+        ("SELECT COUNT(*) FROM t UNION ALL SELECT n FROM t", False),
+    ],
+)
+def test_a_statement_says_of_itself_that_its_answer_is_small(statement: str, is_small: bool) -> None:
+    assert planned(statement).is_small is is_small
+
+
 class Long:
     """The owner of a long statement; ``waits`` is set once it waits for a worker."""
 

@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from query.live import Gathering
 from query.mirror import Mirror
 from query.source import LiveAttempt, TableSnapshot
 from query.task_calls import LiveSettings, TaskCalls
@@ -74,3 +75,16 @@ def test_a_task_found_away_for_one_table_does_not_break_the_look_of_another(tmp_
         assert "one" in calls.suspects()
         other.join()
         assert calls.suspects() == {"one": None, "two": None}
+
+
+def test_many_who_ask_at_once_share_an_assembly_and_one_who_asks_alone_never_waits() -> None:
+    gathering = Gathering(10)
+    for now_ms in (100, 101, 105):
+        assert gathering.wait_ms(now_ms) == 0, "one after the other"
+        gathering.begun(now_ms)
+        gathering.served()
+    gathering.served()
+    assert [gathering.wait_ms(now_ms) for now_ms in (106, 114, 115, 200)] == [9, 1, 0, 0]
+    gathering.begun(115)
+    gathering.served()
+    assert gathering.wait_ms(116) == 0, "the others have gone"
