@@ -10,7 +10,7 @@ from ingest.protocol.places import sources
 from ingest.spec import parse_supervisor_spec
 from ingest.spec.formats import parts_read
 from ingest.stream.supplier import Poll
-from ingest.stream.topics import TopicsSupplier
+from ingest.stream.topics import NumberedTopics
 from server.suppliers import kafka_samples
 
 POLL_MS = 500
@@ -49,7 +49,7 @@ class TopicSamples:
         try:
             partitions = supplier.partitions()
             found = supplier.earliest(partitions) if io.use_earliest_offset else supplier.latest(partitions)
-            places = supplier.places() if isinstance(supplier, TopicsSupplier) else ()
+            places = supplier.places() if isinstance(supplier, NumberedTopics) else ()
             return {source: found[p] for p, source, _ in sources(io.topic, None, found, places)}
         finally:
             supplier.close()

@@ -14,13 +14,13 @@ from ingest.spec import IOConfig, parse_supervisor_spec
 from ingest.spec.formats import Registry
 from ingest.stream.bounded import within
 from ingest.stream.kafka import KafkaSupplier
-from ingest.stream.kafka_topics import KafkaTopics
+from ingest.stream.kafka_topics import KafkaTopicsObserver, KafkaTopicsSupplier
 from ingest.stream.properties import translate
 from ingest.stream.registry import RegistrySchemas
 from ingest.stream.registry_settings import registry_settings
 from ingest.stream.schemas import WriterSchemas
 from ingest.stream.supplier import RecordSupplier
-from ingest.stream.topics import Naming, TopicsObserver, TopicsSupplier
+from ingest.stream.topics import Naming
 
 LOOK_MS = 2_500
 """A supervisor's look at its stream fails after this. Three failures in a row make it unhealthy, and an
@@ -40,9 +40,7 @@ def kafka_reader(
     if io.topic_pattern is None:
         reader = KafkaSupplier(io.topic, config, topic_id=topic_id, columns=columns)
         return within(reader, None if io.bounds is None else io.bounds.ends)
-    return TopicsSupplier(
-        places, topic_id, lambda topic, id_: KafkaSupplier(topic, config, topic_id=id_, columns=columns)
-    )
+    return KafkaTopicsSupplier(places, topic_id, config, columns=columns, named=io.topic_pattern)
 
 
 def kafka_samples(posted: dict[str, Any], parts: frozenset[str]) -> RecordSupplier:
@@ -51,11 +49,7 @@ def kafka_samples(posted: dict[str, Any], parts: frozenset[str]) -> RecordSuppli
     if io.topic_pattern is None:
         return kafka_reader(posted, None, parts)
     columns = {"timestamps", *parts}
-
-    def one(topic: str, _: str | None) -> RecordSupplier:
-        return KafkaSupplier(topic, config, columns=columns)
-
-    return TopicsObserver(io.topic_pattern, KafkaTopics(config, LOOK_MS), lambda found, _: numbered((), found), one)
+    return KafkaTopicsObserver(io.topic_pattern, lambda found, _: numbered((), found), config, columns=columns)
 
 
 def registry_schemas(registry: Registry) -> WriterSchemas:
@@ -73,13 +67,10 @@ def registry_schemas(registry: Registry) -> WriterSchemas:
 def kafka_observer(posted: dict[str, Any], naming: Naming) -> RecordSupplier:
     """A supervisor's supplier: it asks for partitions and offsets, and reads a record here and there for its time."""
     io, config = _client(posted)
-
-    def one(topic: str, _: str | None = None) -> RecordSupplier:
-        return KafkaSupplier(topic, config | LITTLE, request_timeout_ms=LOOK_MS)
-
     if io.topic_pattern is None:
-        return within(one(io.topic), None if io.bounds is None else io.bounds.ends)
-    return TopicsObserver(io.topic_pattern, KafkaTopics(config, LOOK_MS), naming, one)
+        one = KafkaSupplier(io.topic, config | LITTLE, request_timeout_ms=LOOK_MS)
+        return within(one, None if io.bounds is None else io.bounds.ends)
+    return KafkaTopicsObserver(io.topic_pattern, naming, config | LITTLE, request_timeout_ms=LOOK_MS)
 
 
 def _client(posted: dict[str, Any]) -> tuple[IOConfig, dict[str, str | int | bool]]:

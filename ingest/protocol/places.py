@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 Source = tuple[str, int]
 """A topic and one of its partitions."""
@@ -80,6 +81,19 @@ def stream_of_pattern(pattern: str) -> str:
 def pattern_of(stream: str) -> str | None:
     """The pattern of a stream of several topics; None for a single topic."""
     return stream[1:-1] if stream.startswith("/") and len(stream) > 1 else None
+
+
+def with_names(detail: Mapping[str, Any], places: Iterable[Place]) -> dict[str, Any]:
+    """An audit row's detail with what the numbers of partitions in it stand for, in ``partitions`` by name."""
+    spoken = set(_keys(detail))
+    names = {place.name: place.number for place in places if str(place.number) in spoken}
+    return {**detail, "partitions": names} if names else dict(detail)
+
+
+def _keys(value: Any) -> Iterator[str]:
+    for key, inner in value.items() if isinstance(value, Mapping) else ():
+        yield str(key)
+        yield from _keys(inner)
 
 
 def join_ids(ids: Mapping[str, str]) -> str:

@@ -35,20 +35,10 @@ def matching(pattern: str, topics: Iterable[str]) -> list[str]:
     return [name for name, fit in zip(names, fits, strict=False) if fit]
 
 
-class TopicsSupplier:
-    """`RecordSupplier` of known ``places``. For one thread, but `topic_id` may be asked from another one.
+class NumberedTopics:
+    """Which partition of which topic each number stands for."""
 
-    A supplier a topic exists while it is read, else one that only asks for the topic's id.
-    """
-
-    def __init__(self, places: Iterable[Place], topic_id: str | None, opener: Opener) -> None:
-        self._ids = split_ids(topic_id)
-        self._open = opener
-        self._suppliers: dict[str, RecordSupplier] = {}
-        self._asking: dict[str, RecordSupplier] = {}
-        self._reading: dict[str, set[int]] = {}  # by topic the numbers that are assigned
-        self._turn = 0
-        self._unsaid: list[StreamError] = []  # said once only: kept until a poll finds nothing else
+    def __init__(self, places: Iterable[Place]) -> None:
         self._places: dict[int, Place] = {}
         self._numbers: dict[Source, int] = {}
         self.learn(places)
@@ -62,6 +52,34 @@ class TopicsSupplier:
     def places(self) -> tuple[Place, ...]:
         """What is known."""
         return tuple(self._places.values())
+
+    def partitions(self) -> list[int]:
+        """The numbers that are known."""
+        return sorted(self._places)
+
+    def _by_topic(self, numbers: Iterable[int]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for number in numbers:
+            found.setdefault(self._places[number].topic, []).append(number)
+        return found
+
+
+class TopicsSupplier(NumberedTopics):
+    """`RecordSupplier` of known ``places`` over suppliers of one topic. For one thread, but `topic_id` may be asked
+    from another one.
+
+    A supplier a topic exists while it is read, else one that only asks for the topic's id.
+    """
+
+    def __init__(self, places: Iterable[Place], topic_id: str | None, opener: Opener) -> None:
+        super().__init__(places)
+        self._ids = split_ids(topic_id)
+        self._open = opener
+        self._suppliers: dict[str, RecordSupplier] = {}
+        self._asking: dict[str, RecordSupplier] = {}
+        self._reading: dict[str, set[int]] = {}  # by topic the numbers that are assigned
+        self._turn = 0
+        self._unsaid: list[StreamError] = []  # said once only: kept until a poll finds nothing else
 
     # ------------------------------------------------------------ reading
 
@@ -145,10 +163,6 @@ class TopicsSupplier:
             found |= {self._numbers[topic, p]: offset for p, offset in answer.items()}
         return found
 
-    def partitions(self) -> list[int]:
-        """The numbers that are known."""
-        return sorted(self._places)
-
     def topic_id(self) -> str | None:
         """The ids of the topics of these places: of those that are read as given, else as found.
 
@@ -186,23 +200,23 @@ class TopicsSupplier:
             supplier = self._suppliers[topic] = self._open(topic, self._ids.get(topic))
         return supplier
 
-    def _by_topic(self, numbers: Iterable[int]) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for number in numbers:
-            found.setdefault(self._places[number].topic, []).append(number)
-        return found
 
+class Observing(NumberedTopics):
+    """What a supervisor's supplier does beside: it finds the topics that match, and has their partitions numbered.
 
-class TopicsObserver(TopicsSupplier):
-    """A supervisor's supplier: it also finds the topics that match, and has their partitions numbered."""
+    ``topics`` lists the names of all that are there.
+    """
 
-    def __init__(self, pattern: str, topics: Callable[[], Collection[str]], naming: Naming, opener: Opener) -> None:
-        super().__init__((), None, opener)
+    def __init__(self, pattern: str, topics: Callable[[], Collection[str]], naming: Naming) -> None:
         self._pattern = pattern
         self._list = topics
         self._name = naming
         self._found_ids: dict[str, str] = {}
         self._found: list[int] | None = None  # by `topic_id`, for whoever asks next
+
+    def _look(self, topics: list[str]) -> tuple[list[Source], dict[str, str]]:
+        """The partitions of those topics that are still there, and the ids that are known."""
+        raise NotImplementedError
 
     def partitions(self) -> list[int]:
         """The numbers of all partitions that are there; those without one are given one first.
@@ -213,21 +227,13 @@ class TopicsObserver(TopicsSupplier):
         if self._found is not None:
             found, self._found = self._found, None
             return found
-        sources: list[Source] = []
-        ids: dict[str, str] = {}
         try:
             topics = matching(self._pattern, self._list())
         except ValueError as error:
             raise StreamRefused(self._pattern, f"topicPattern is not known here: {error}") from error
         if not topics:
             raise TopicMissing(self._pattern, "no topic's whole name matches spec.ioConfig.topicPattern")
-        for topic in topics:
-            try:
-                partitions, id_ = self._of(topic).partitions(), self._of(topic).topic_id()
-            except TopicMissing:
-                continue  # deleted since it was listed
-            sources += [(topic, p) for p in partitions]
-            ids |= {} if id_ is None else {topic: id_}
+        sources, ids = self._look(topics)
         if any(source not in self._numbers for source in sources):
             self.learn(self._name(sources, ids))
         self._found_ids = ids
@@ -238,3 +244,23 @@ class TopicsObserver(TopicsSupplier):
         self._found = None
         self._found = self.partitions()
         return join_ids(self._found_ids)
+
+
+class TopicsObserver(Observing, TopicsSupplier):
+    """`Observing` over suppliers of one topic."""
+
+    def __init__(self, pattern: str, topics: Callable[[], Collection[str]], naming: Naming, opener: Opener) -> None:
+        TopicsSupplier.__init__(self, (), None, opener)
+        Observing.__init__(self, pattern, topics, naming)
+
+    def _look(self, topics: list[str]) -> tuple[list[Source], dict[str, str]]:
+        sources: list[Source] = []
+        ids: dict[str, str] = {}
+        for topic in topics:
+            try:
+                partitions, id_ = self._of(topic).partitions(), self._of(topic).topic_id()
+            except TopicMissing:
+                continue  # deleted since it was listed
+            sources += [(topic, p) for p in partitions]
+            ids |= {} if id_ is None else {topic: id_}
+        return sources, ids

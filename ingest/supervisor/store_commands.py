@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ingest.clock import Clock
-from ingest.metadata.records import GroupState, StreamOffsets
+from ingest.metadata.records import AuditRow, GroupState, StreamOffsets
 from ingest.metadata.store import MetadataStore
 from ingest.protocol import AttemptRecord, AttemptState, SequenceRecord, TaskSpec, pattern_of
+from ingest.protocol.places import with_names
 from ingest.supervisor.config import SupervisorConfig, SupervisorState
 from ingest.supervisor.messages import (
     AddPartitions,
@@ -110,7 +112,7 @@ class StoreCommands:
             case SealSequence(ref, end, following, bad):
                 return SequenceSealed(self._now(), store.seal(generation, ref, end, following, bad))
             case VoidSequences(group, from_number, audit):
-                voided = store.void(generation, name, group, from_number, audit)
+                voided = store.void(generation, name, group, from_number, self._told(config, audit))
                 return SequencesVoided(self._now(), group, tuple(voided))
             case MoveAttempt():
                 return self._move(command)
@@ -132,13 +134,19 @@ class StoreCommands:
             case AddPartitions(starts):
                 return store.add_partitions(generation, name, topic, starts)
             case ResetOffsets(audit=audit, wish=int(wish)):
-                return store.carry_out_reset(generation, name, topic, wish, audit)
+                return store.carry_out_reset(generation, name, topic, wish, self._told(config, audit))
             case ResetOffsets(moves, topic_id, audit):
-                return store.reset_offsets(generation, name, topic, moves, topic_id, audit)
+                return store.reset_offsets(generation, name, topic, moves, topic_id, self._told(config, audit))
             case RaiseEpochs(audit):
                 stored = store.offsets(name, topic)
                 assert stored is not None
                 return store.reset_offsets(generation, name, topic, stored.committed, stored.topic_id, audit)
+
+    def _told(self, config: SupervisorConfig, audit: AuditRow) -> AuditRow:
+        """The row with the names of partitions, where there are several topics."""
+        if pattern_of(config.topic) is None:
+            return audit
+        return replace(audit, detail=with_names(audit.detail, self._store.places(config.supervisor, config.topic)))
 
     def _move(self, command: MoveAttempt) -> AttemptMoved:
         wall_ms = self._clock.now_ms()

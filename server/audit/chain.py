@@ -8,40 +8,45 @@ partition. Each range's messages must add up: every offset is a message with one
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ingest.metadata.records import AuditRow, LedgerRow, StreamOffsets
+from ingest.protocol import Place
 
 Link = tuple[int, int, str]
 """(start, end, sequence name) of one published range of a partition."""
 
 
-def chain_faults(stream: StreamOffsets, ledger: Sequence[LedgerRow], audits: Sequence[AuditRow]) -> Iterator[str]:
-    """Every fault of one (supervisor, topic); ``ledger`` in version order."""
+def chain_faults(
+    stream: StreamOffsets, ledger: Sequence[LedgerRow], audits: Sequence[AuditRow], places: Iterable[Place] = ()
+) -> Iterator[str]:
+    """Every fault of one (supervisor, topic); ``ledger`` in version order, ``places`` those of several topics."""
+    names = {place.number: place.name for place in places}
+
+    def name(partition: int) -> str:
+        return names.get(partition, f"{stream.topic}[{partition}]")
+
     links: dict[tuple[int, int], list[Link]] = defaultdict(list)
     for row in ledger:
-        yield from _count_faults(row)
+        yield from _count_faults(row, names)
         for partition, start in row.start.items():
             links[partition, row.epochs[partition]].append((start, row.end[partition], row.ref.name))
     known = {partition for partition, _ in links}
     for partition in sorted(known - set(stream.committed)):
-        yield f"{stream.topic}[{partition}]: the ledger holds ranges of a partition without stored offsets"
+        yield f"{name(partition)}: the ledger holds ranges of a partition without stored offsets"
     for partition, committed in stream.committed.items():
         epoch = stream.epochs.get(partition, 0)
-        yield from _epoch_faults(stream, partition, epoch, committed, links.get((partition, epoch), []))
+        where = f"{name(partition)} epoch {epoch}"
+        yield from _epoch_faults(where, stream.starts.get(partition), committed, links.get((partition, epoch), []))
         earlier = {e: found for (p, e), found in links.items() if p == partition and e < epoch}
         for old, found in sorted(earlier.items()):
-            yield from _join_faults(f"{stream.topic}[{partition}] epoch {old}", found)
+            yield from _join_faults(f"{name(partition)} epoch {old}", found)
         if not any(_names(audit, partition) for audit in audits):
             begin = stream.starts.get(partition, committed)
-            yield from _jump_faults(f"{stream.topic}[{partition}]", {**earlier, epoch: [(begin, begin, "its start")]})
+            yield from _jump_faults(name(partition), {**earlier, epoch: [(begin, begin, "its start")]})
 
 
-def _epoch_faults(
-    stream: StreamOffsets, partition: int, epoch: int, committed: int, links: list[Link]
-) -> Iterator[str]:
-    where = f"{stream.topic}[{partition}] epoch {epoch}"
-    begin = stream.starts.get(partition)
+def _epoch_faults(where: str, begin: int | None, committed: int, links: list[Link]) -> Iterator[str]:
     moved = sorted(link for link in links if link[0] != link[1])
     yield from _join_faults(where, links)
     if begin is None:
@@ -75,13 +80,14 @@ def _join_faults(where: str, links: Iterable[Link]) -> Iterator[str]:
         previous = link
 
 
-def _count_faults(row: LedgerRow) -> Iterator[str]:
+def _count_faults(row: LedgerRow, names: Mapping[int, str]) -> Iterator[str]:
     for partition, start in row.start.items():
         span = row.end[partition] - start
         counts = row.counts.get(partition)
         counted = counts.offsets if counts is not None else 0
         if counted != span:
-            yield f"{row.ref.name}[{partition}]: {span} offsets, but {counted} messages and empty offsets were counted"
+            where = f"{row.ref.name}[{names.get(partition, partition)}]"
+            yield f"{where}: {span} offsets, but {counted} messages and empty offsets were counted"
     if row.rows_stored > row.rows_in:
         yield f"{row.ref.name}: {row.rows_stored} rows stored of {row.rows_in} read"
 

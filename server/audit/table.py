@@ -59,7 +59,7 @@ def audit_table(
         rows, audits = by_name[stream.supervisor], store.audit(stream.supervisor, PAGE)
         # A replay's records lie in ranges that were published before.
         chain = [row for row in rows if row.topic == stream.topic and row.replayed_path is None]
-        report.faults += chain_faults(stream, chain, audits)
+        report.faults += chain_faults(stream, chain, audits, store.places(stream.supervisor, stream.topic))
         report.checked["partitions"] = report.checked.get("partitions", 0) + len(stream.committed)
     segments = [row for row in _segments(store, table) if row.added <= state.version and row.state != "deleting"]
     quarantined = {row.path: row for row in _quarantined(store, table)}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
+from ingest.protocol import Place
 from ingest.stream.kafka import KafkaSupplier
+from ingest.stream.kafka_topics import KafkaTopicsObserver, KafkaTopicsSupplier
 from ingest.stream.properties import translate
 from ingest.stream.supplier import RecordSupplier
+from ingest.stream.topics import Naming
 from tests.contract.streams import DEADLINE_S, Records, values
 from tests.servers import topics
 from tests.servers.devbroker import DevBroker
@@ -36,6 +39,20 @@ class KafkaBroker:
         assert not asked.problems
         columns = ("timestamps", "keys") if keys else ("timestamps",)
         return KafkaSupplier(topic, asked.config, topic_id=topic_id, columns=columns)
+
+    def topics_supplier(self, places: Sequence[Place], topic_id: str | None) -> RecordSupplier:
+        return KafkaTopicsSupplier(places, topic_id, self._config())
+
+    def topics_observer(self, pattern: str, topics: Callable[[], Collection[str]], naming: Naming) -> RecordSupplier:
+        """Other tests' topics are on the broker too: it finds those of ``topics``."""
+        found = KafkaTopicsObserver(pattern, naming, self._config())
+        found._list = lambda: [name for name in found._list_topics() if name in topics()]
+        return found
+
+    def _config(self) -> dict[str, str | int | bool]:
+        asked = translate({"bootstrap.servers": self._bootstrap}, {})
+        assert not asked.problems
+        return asked.config
 
     def append(
         self,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
 from ingest.errors import StreamError
+from ingest.protocol import Place
 from ingest.stream.memory import MemoryStream, MemorySupplier
 from ingest.stream.supplier import Poll, RecordSupplier
+from ingest.stream.topics import Naming, TopicsObserver, TopicsSupplier
 
 DEADLINE_S = 20.0
 Records = list[bytes | None]
@@ -26,6 +28,10 @@ class Stream(Protocol):
     def topic(self, partitions: int) -> str: ...
     def supplier(
         self, topic: str, *, isolation: str = "read_committed", keys: bool = False, topic_id: str | None = None
+    ) -> RecordSupplier: ...
+    def topics_supplier(self, places: Sequence[Place], topic_id: str | None) -> RecordSupplier: ...
+    def topics_observer(
+        self, pattern: str, topics: Callable[[], Collection[str]], naming: Naming
     ) -> RecordSupplier: ...
     def append(
         self,
@@ -61,6 +67,12 @@ class MemoryBroker:
     ) -> RecordSupplier:
         columns = ("timestamps", "keys") if keys else ("timestamps",)
         return MemorySupplier(self._stream, topic, topic_id=topic_id, isolation=isolation, columns=columns)
+
+    def topics_supplier(self, places: Sequence[Place], topic_id: str | None) -> RecordSupplier:
+        return TopicsSupplier(places, topic_id, lambda topic, _: self.supplier(topic))
+
+    def topics_observer(self, pattern: str, topics: Callable[[], Collection[str]], naming: Naming) -> RecordSupplier:
+        return TopicsObserver(pattern, topics, naming, lambda topic, _: self.supplier(topic))
 
     def append(
         self,
@@ -138,7 +150,7 @@ class Gatherer:
         while any(self._expected[p] < offset for p, offset in target.items()):
             assert time.monotonic() < end, f"stands at {self._expected}, wanted {target}"
             self.poll(1000)
-        assert {p: self._expected[p] for p in target} == dict(target)
+        assert {p: self._expected[p] for p in target} == dict(target), (self._expected, self.records.keys())
 
     def settle(self, seconds: float = 1.5) -> None:
         """Polls on an idle stream for as long as the topic's id may take to be learnt."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 import pytest
 
+from ingest.errors import StreamError
 from ingest.protocol import Place, Source, split_ids
 from ingest.protocol.places import numbered
 from ingest.stream.memory import MemorySupplier
-from ingest.stream.supplier import OffsetOutOfRange, TopicMissing, TopicRecreated
-from ingest.stream.topics import TopicsObserver, TopicsSupplier, matching
+from ingest.stream.supplier import OffsetOutOfRange, RecordSupplier, TopicMissing, TopicRecreated
+from ingest.stream.topics import TopicsSupplier, matching
 from tests.contract.streams import Gatherer, MemoryBroker, Stream, values
 from tests.contract.test_record_supplier import STREAMS
 
@@ -24,8 +27,8 @@ def stream(request: pytest.FixtureRequest) -> Stream:
     return KafkaBroker(request.getfixturevalue(request.param))
 
 
-def reader(stream: Stream, places: Sequence[Place], topic_id: str | None = None) -> TopicsSupplier:
-    return TopicsSupplier(places, topic_id, lambda topic, _: stream.supplier(topic))
+def reader(stream: Stream, places: Sequence[Place], topic_id: str | None = None) -> RecordSupplier:
+    return stream.topics_supplier(places, topic_id)
 
 
 class Names:
@@ -43,8 +46,8 @@ class Names:
 
 def observer(
     stream: Stream, topics: Callable[[], Collection[str]], names: Names, pattern: str = ".*"
-) -> TopicsObserver:
-    return TopicsObserver(pattern, topics, names, lambda topic, _: stream.supplier(topic))
+) -> RecordSupplier:
+    return stream.topics_observer(pattern, topics, names)
 
 
 def test_records_of_all_topics_come_under_their_numbers_and_say_where_from(stream: Stream) -> None:
@@ -174,4 +177,47 @@ def test_topics_take_turns_so_that_none_starves() -> None:
     supplier.assign({0: 0, 1: 0, 2: 0})
     first = [supplier.poll(10, 0)[0].partition for _ in range(3)]
     assert sorted(first) == [0, 1, 2]
-    assert isinstance(supplier._of(topics[0]), MemorySupplier)
+    assert isinstance(supplier, TopicsSupplier) and isinstance(supplier._of(topics[0]), MemorySupplier)
+
+
+def test_a_topic_made_again_is_read_no_further_and_the_others_are(stream: Stream) -> None:
+    kept, again = stream.topic(1), stream.topic(1)
+    names = Names()
+    watching = observer(stream, lambda: [kept, again], names)
+    ids = watching.topic_id()
+    watching.close()
+    if again not in split_ids(ids):
+        pytest.skip("this broker has no topic ids")
+    numbers = {place.topic: place.number for place in names.places}
+    stream.append(kept, 0, values("a", 5))
+    stream.append(again, 0, values("b", 5))
+    with Gatherer(reader(stream, names.places, ids)) as gathered:
+        gathered.assign({numbers[kept]: 0, numbers[again]: 0})
+        gathered.read_to({numbers[kept]: 5, numbers[again]: 5})
+        stream.recreate(again)
+        error = gathered.read_to_error()
+        assert isinstance(error, TopicRecreated | TopicMissing | OffsetOutOfRange) and error.topic == again
+        stream.append(kept, 0, values("c", 5))
+        stream.append(again, 0, values("d", 9))
+        while gathered.supplier.positions()[numbers[kept]] < 10:
+            with suppress(StreamError):
+                gathered.poll(100)
+        with pytest.raises(TopicRecreated, match=again):
+            for _ in range(1_000):
+                with suppress(TopicMissing):
+                    gathered.poll(100)
+        assert [value for _, value in gathered.records[numbers[again]]] == values("b", 5)
+        assert gathered.supplier.positions() == {numbers[kept]: 10, numbers[again]: 5}
+
+
+def test_threads_do_not_grow_with_the_topics_of_a_reader(stream: Stream) -> None:
+    def threads(count: int) -> int:
+        places = [Place(at, stream.topic(1), 0) for at in range(count)]
+        before = len(os.listdir("/proc/self/task"))
+        with Gatherer(reader(stream, places)) as gathered:
+            gathered.assign(dict.fromkeys(range(count), 0))
+            stream.append(places[-1].topic, 0, values("a", 3))
+            gathered.read_to({count - 1: 3})
+            return len(os.listdir("/proc/self/task")) - before
+
+    assert threads(12) <= threads(2) + 2

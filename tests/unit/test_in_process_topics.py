@@ -167,6 +167,8 @@ def test_offsets_are_reset_by_topic_and_partition_over_http(tmp_path: Path) -> N
         moves = {"partitions": {"type": "end", "stream": "clicks-.*", "partitionOffsetMap": {"clicks-eu:0": 4}}}
         world.post(f"{SUPERVISOR}/clicks/resetOffsets", moves)
         eventually(lambda: committed(world.system) == {"clicks-eu:0": 4})
+        told = world.system.store.last_audit("clicks", "reset")
+        assert told is not None and told.detail["partitions"] == {"clicks-eu:0": 0}, "numbers have their names"
         moves["partitions"]["partitionOffsetMap"] = {"0": 4}
         refused = world.http.post(f"{SUPERVISOR}/clicks/resetOffsets", json=moves)
         assert refused.status_code == 400 and "no topic:partition" in refused.text

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ingest.metadata.records import AuditRow, LedgerRow, StreamOffsets
 from ingest.offsets import OffsetMap
-from ingest.protocol import PartitionCounts, SequenceRef
+from ingest.protocol import PartitionCounts, Place, SequenceRef
 from server.audit.chain import chain_faults
 
 
@@ -53,6 +53,12 @@ def test_a_gap_an_overlap_and_a_short_end_are_named() -> None:
     assert any("in two ranges" in fault for fault in faults(stream(30), row(0, 0, 10), row(1, 8, 30)))
     assert any("committed offset is 31" in fault for fault in faults(stream(31), row(0, 0, 30)))
     assert any("stored start is 3" in fault for fault in faults(stream(30, start=3), row(0, 0, 30)))
+
+
+def test_of_several_topics_a_fault_names_the_topic_and_its_partition() -> None:
+    places = [Place(0, "edits-eu", 3)]
+    found = list(chain_faults(stream(31), [row(0, 0, 30, counts={})], [], places))
+    assert found[0].startswith("wiki_0_0[edits-eu:3]: 30 offsets") and found[1].startswith("edits-eu:3 epoch 0: ")
 
 
 def test_counts_must_cover_every_offset() -> None:
