@@ -86,6 +86,7 @@ class WorkerSettings(_Section):
     """``capacity``: tasks at once; four suit a small machine. ``bind_host``: where tasks listen; split
     roles need an address that overlords and query nodes reach, ``advertise_host`` if it is another one.
     ``disk_max_bytes``: bound of unpublished rows per task; past it the task pauses and says so.
+    ``uploads_max``: files that one publish uploads at once; each holds up to 16 MiB of memory with S3, 1 MiB without.
     ``keep_tasks``: whether tasks read on when the service stops, for the next start to adopt; without
     it they are ended so that the next start restores them, which suits a broker that stops as well."""
 
@@ -93,6 +94,7 @@ class WorkerSettings(_Section):
     bind_host: str = "127.0.0.1"
     advertise_host: str | None = None
     disk_max_bytes: int = Field(default=20 * 2**30, ge=64 * 2**20)
+    uploads_max: int = Field(default=8, ge=1, le=64)
     keep_tasks: bool = True
 
 

@@ -138,7 +138,9 @@ def _run_held(directory: AttemptDirectory, spec: TaskSpec, settings: TaskSetting
 
         runner = TaskRunner(
             spec,
-            TaskPorts(actions, rows, supplier, settings.storage(clock), clock, directory.is_scarce),
+            TaskPorts(
+                actions, rows, supplier, settings.storage(clock), clock, directory.is_scarce, settings.uploads_max
+            ),
             TaskHello(spec.token, address, os.getpid()),
             settings.held_bytes_max,
         )

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from ingest.clock import Clock
 from ingest.task.directory import write_atomically
+from ingest.task.uploads import AT_ONCE
 from ingest.wire import dumps, loads
 from segments.storage.base import DeepStorage
 from server.config import LocalStorage, S3Storage
@@ -31,6 +32,7 @@ class TaskSettings:
     advertise_host: str
     deep_storage: dict[str, Any]
     held_bytes_max: int
+    uploads_max: int = AT_ONCE
     log_level: str = "info"
     log_format: str = "console"
 

@@ -251,6 +251,7 @@ class Services:
             advertise_host=settings.worker.advertise_host or settings.worker.bind_host,
             deep_storage=storage_section(settings.deep_storage, data.segments),
             held_bytes_max=settings.worker.disk_max_bytes,
+            uploads_max=settings.worker.uploads_max,
             log_level=settings.log.level,
             log_format=settings.log.format,
         ).write(data.tasks)

@@ -36,7 +36,7 @@ from ingest.protocol import (
 from ingest.spec import parse_supervisor_spec
 from ingest.stream.schemas import SchemaSources
 from ingest.supervisor.ports import TokenSource
-from ingest.task.publishing import UPLOAD_S, Upload, UploadTimedOut
+from ingest.task.uploads import UPLOAD_S, Upload, UploadTimedOut
 from segments.errors import ServiceError
 from segments.storage.base import DeepStorage
 from segments.storage.layout import key_for, quarantine_key_for

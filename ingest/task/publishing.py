@@ -10,15 +10,13 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
 from ingest.clock import Clock
-from ingest.errors import AttemptRefused, IngestError
+from ingest.errors import AttemptRefused
 from ingest.offsets import OffsetMap
 from ingest.protocol import (
     AllocateRequest,
@@ -31,21 +29,14 @@ from ingest.protocol import (
 from ingest.task.messages import Event, Publish, PublishEnded, PublishFailed, Refused
 from ingest.task.ports import OverlordActions
 from ingest.task.rows import Merged, MergedFile, TaskRows
+from ingest.task.uploads import AT_ONCE, Uploads
 from segments.errors import ServiceError
 from segments.storage.base import DeepStorage
 from segments.storage.layout import key_for, quarantine_key_for
 
 log = structlog.get_logger()
 
-UPLOAD_S: Final = 600.0
-"""Hard deadline of one upload; below the overlord's distance between two deletions of a path (PR-20)."""
 HANDOFF_ASK_S: Final = 0.25
-
-
-class UploadTimedOut(IngestError):
-    """An upload did not end in time; its path is given up, the file may still appear there."""
-
-    retryable = True
 
 
 @dataclass(slots=True)
@@ -62,7 +53,7 @@ class _Prepared:
 @dataclass(frozen=True, slots=True)
 class PublishPorts:
     """What publishing needs of the task. ``post`` reaches the machine's mailbox; ``prove_topic`` raises a
-    StreamError unless the topic is still the one the task reads."""
+    StreamError unless the topic is still the one the task reads; ``uploads_max`` files are pushed at once."""
 
     token: str
     rows: TaskRows
@@ -71,42 +62,7 @@ class PublishPorts:
     clock: Clock
     post: Callable[[Event], None]
     prove_topic: Callable[[], None]
-
-
-class Upload:
-    """One push in a thread of its own, because a dead mount answers never.
-
-    Given up after its deadline it goes on for as long as it likes, past the sweeper's second look too;
-    so it removes by itself what arrives late. No publish claims that path any more.
-    """
-
-    def __init__(self, storage: DeepStorage, local: Path, key: str) -> None:
-        self._storage, self._local, self._key = storage, local, key
-        self._lock = threading.Lock()
-        self._ended = False
-        self._given_up = False
-        self.failure: Exception | None = None
-        self._thread = threading.Thread(target=self._push, name="upload", daemon=True)
-        self._thread.start()
-
-    def done_within(self, deadline_s: float) -> bool:
-        """Waits for the end, successful or not; False gives the upload up."""
-        self._thread.join(deadline_s)
-        with self._lock:
-            self._given_up = not self._ended
-        return not self._given_up
-
-    def _push(self) -> None:
-        try:
-            self._storage.push(self._local, self._key)
-        except Exception as error:  # whatever it is, the file has not arrived for certain
-            self.failure = error
-        with self._lock:
-            self._ended = True
-        if self._given_up:
-            log.warning("late upload removed", path=self._key)
-            with suppress(ServiceError):
-                self._storage.delete(self._storage.load_spec(self._key))
+    uploads_max: int = AT_ONCE
 
 
 class PublishExecutor:
@@ -116,6 +72,7 @@ class PublishExecutor:
         self._ports = ports
         self._jobs: queue.SimpleQueue[Publish | None] = queue.SimpleQueue()
         self._prepared: dict[int, _Prepared] = {}
+        self._uploads = Uploads(ports.storage, ports.clock, ports.uploads_max)
         self._thread = threading.Thread(target=self._run, name="publish", daemon=True)
 
     def start(self) -> None:
@@ -200,8 +157,8 @@ class PublishExecutor:
         )
         if staged:
             self._ports.actions.stage(StageRequest(self._ports.token, record.ref, staged))
-        for key, file in zip(keys, prepared.merged.files, strict=True):
-            self._push(file.local, key)
+        locals_ = [file.local for file in prepared.merged.files]
+        self._uploads.push_all(list(zip(locals_, keys, strict=True)))
         prepared.request = self._request(record, prepared.merged, keys)
 
     def _key(self, record: SequenceRecord, file: MergedFile, number: int) -> str:
@@ -209,13 +166,6 @@ class PublishExecutor:
         if file.segment is None:
             return quarantine_key_for(record.ref.supervisor, record.ref.name, name)
         return key_for(file.segment.id, name)
-
-    def _push(self, local: Path, key: str) -> None:
-        upload = Upload(self._ports.storage, local, key)
-        if not upload.done_within(UPLOAD_S):
-            raise UploadTimedOut(f"the upload of {key} did not end within {UPLOAD_S:.0f} s; it starts again elsewhere")
-        if upload.failure is not None:
-            raise upload.failure
 
     def _request(self, record: SequenceRecord, merged: Merged, keys: list[str]) -> PublishRequest:
         assert record.end is not None

@@ -72,6 +72,7 @@ from ingest.task.reading import StreamReader, Suppliers
 from ingest.task.rows import TaskRows
 from ingest.task.settings import limits_of
 from ingest.task.status import Pauses, compose_heartbeat
+from ingest.task.uploads import AT_ONCE
 from segments.storage.base import DeepStorage
 
 log = structlog.get_logger()
@@ -91,6 +92,7 @@ class TaskPorts:
     storage: DeepStorage
     clock: Clock
     is_scarce: Callable[[], bool] = lambda: False
+    uploads_max: int = AT_ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,7 @@ class TaskRunner:
                 ports.clock,
                 post,
                 lambda: self._reader.prove_topic(spec),
+                ports.uploads_max,
             )
         )
         self._handoff = HandoffExecutor(self._heartbeat.beat)
