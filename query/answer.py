@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from query.bound import BoundQuery, renamed
+from query.bound import BoundQuery
 from query.errors import QueryError
 from query.model import PlannedQuery
 from query.native.plan import NativePlan
@@ -51,7 +51,7 @@ class QueryResult:
         self.seen = query.seen
         self._run = run
         self._keep = keep
-        self._named = query.named
+        self._told = query.told
 
     @property
     def schema(self) -> pa.Schema:
@@ -78,7 +78,7 @@ class QueryResult:
             if seen is not None:
                 self._keep.whole(self._run.schema, seen)
         except QueryError as error:
-            raise renamed(error, self._named) from error
+            raise self._told(error) from error
         finally:
             self._keep.over()
 

@@ -15,7 +15,7 @@ from query.model import ColumnUse, TableUse
 from query.nested import from_nested
 from query.sql.java_text import java_text
 from query.sql.types import Family
-from segments.schema import ColumnSpec, ColumnType, SegmentSchema
+from segments.schema import TIME_COLUMN, ColumnSpec, ColumnType, SegmentSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,24 @@ class Relation:
     rows: tuple[RowInput, ...] = ()
 
 
-def bind_table(use: TableUse, files: Sequence[FileGroup], chunks: Sequence[ChunkGroup]) -> Relation:
-    """The relation over published files and live chunks; empty, with the right types, when there are none."""
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Rows of which a statement asks no more than that they are there, with the time of one of them in ms UTC."""
+
+    rows: int = 0
+    time_ms: int = 0
+
+
+NONE_COUNTED = Counted()
+
+
+def bind_table(
+    use: TableUse, files: Sequence[FileGroup], chunks: Sequence[ChunkGroup], counted: Counted = NONE_COUNTED
+) -> Relation:
+    """The relation over published files and live chunks; empty, with the right types, when there are none.
+
+    ``counted`` are rows beside them that nobody needs to read.
+    """
     stored = [arm for group in files for arm in _file_arms(use, group)]
     arms, arrow = [], []
     for index, group in enumerate(chunks):
@@ -84,6 +100,8 @@ def bind_table(use: TableUse, files: Sequence[FileGroup], chunks: Sequence[Chunk
         arms.append(_chunk_arm(use, group, source))
     # Live rows are the newest.
     arms = [*arms, *stored] if use.newest_first else [*stored, *arms]
+    if counted.rows:
+        arms.append(_counted_arm(use, counted))
     if not arms:
         arms.append(f"SELECT {_nulls(use)} WHERE false")
     return Relation(use.relation, " UNION ALL ".join(arms), tuple(arrow))
@@ -92,6 +110,16 @@ def bind_table(use: TableUse, files: Sequence[FileGroup], chunks: Sequence[Chunk
 def _nulls(use: TableUse) -> str:
     nulls = [f"CAST(NULL AS {column.duckdb_type}) AS {quote(column.internal)}" for column in use.columns]
     return ", ".join(nulls) or "1 AS present"
+
+
+def _counted_arm(use: TableUse, counted: Counted) -> str:
+    """As many rows as are known: with a time that stands for all of theirs where one is asked for."""
+    moment = f"epoch_ms({counted.time_ms}::BIGINT)"
+    cells = [
+        f"{moment if column.name == TIME_COLUMN else 'NULL'}::{column.duckdb_type} AS {quote(column.internal)}"
+        for column in use.columns
+    ]
+    return f"SELECT {', '.join(cells) or '1 AS present'} FROM range({counted.rows})"
 
 
 def bind_rows(use: TableUse, stream: bytes) -> Relation:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from query.binding import ChunkGroup, FileGroup, Function, Relation, bind_lookup, bind_table
+from query.binding import NONE_COUNTED, ChunkGroup, Counted, FileGroup, Function, Relation, bind_lookup, bind_table
 from query.columns import table_def
-from query.errors import InvalidQuery, QueryCancelled, QueryError, QueryUnavailable
+from query.errors import InvalidQuery, QueryCancelled, QueryError, QueryUnavailable, ResourceLimitExceeded
 from query.lanes import Claim
 from query.live import BoundTable
 from query.lookups.cache import LookupFile
@@ -178,16 +178,26 @@ class BoundQuery:
             if bound is not None:
                 bound.close()
 
-    def named(self, message: str) -> str:
-        """A message of the engine, with the segments it names by file."""
-        for segment in self._pinned:
-            if segment.checksum in message:
-                return f"segment {segment.id}: {message}"
-        return message
+    def told(self, error: QueryError) -> QueryError:
+        """What to say of the engine's error, once the query is closed: whose fault it is, by the files it read."""
+        if "engineError" not in error.context or isinstance(error, ResourceLimitExceeded):
+            return error
+        for segment, damage in self._node.damaged(self._pinned).items():
+            return QueryUnavailable(
+                f"segment {segment.id}: its file in this node's cache {damage}. It comes anew from deep storage: "
+                "repeat the query. If it happens again, check the disk of the data directory",
+                error.context | {"segment": str(segment.id)},
+            )
+        named = next((segment for segment in self._pinned if segment.checksum in error.message), None)
+        if named is None or isinstance(error, InvalidQuery):
+            return error
+        return QueryUnavailable(f"segment {named.id}: {error.message}", error.context)
 
 
 def _assembled(use: TableUse, segments: Sequence[DataSegment], chunks: Sequence[MirroredChunk]) -> Assembled:
-    needed = tuple(_needed(segments, use))
+    read, counted_segments = _counted(_needed(segments, use), use)
+    live, counted_chunks = _counted(_needed(chunks, use), use)
+    needed = tuple(read)
     rows = sum(segment.rows for segment in needed)
     # By identity first: segments of one table share few schemas, which are large to hash.
     files: dict[int, tuple[SegmentSchema, list[str]]] = {}
@@ -195,7 +205,7 @@ def _assembled(use: TableUse, segments: Sequence[DataSegment], chunks: Sequence[
         schema = segment.schema
         files.setdefault(id(schema), (schema, []))[1].append(f"{root_path(CACHE_ROOT)}/{file_name(segment)}")
     layouts: dict[str, list[MirroredChunk]] = {}
-    for chunk in _needed(chunks, use):
+    for chunk in live:
         rows += chunk.rows
         layouts.setdefault(chunk.layout, []).append(chunk)
     chunk_groups = [
@@ -209,7 +219,10 @@ def _assembled(use: TableUse, segments: Sequence[DataSegment], chunks: Sequence[
     groups: dict[SegmentSchema, list[str]] = {}
     for schema, paths in files.values():
         groups.setdefault(schema, []).extend(paths)
-    relation = bind_table(use, [FileGroup(schema, tuple(paths)) for schema, paths in groups.items()], chunk_groups)
+    file_groups = [FileGroup(schema, tuple(paths)) for schema, paths in groups.items()]
+    known: list[DataSegment | MirroredChunk] = [*counted_segments, *counted_chunks]
+    counted = Counted(sum(part.rows for part in known), known[0].min_time_ms) if known else NONE_COUNTED
+    relation = bind_table(use, file_groups, chunk_groups, counted)
     return Assembled(relation, needed, rows)
 
 
@@ -228,11 +241,19 @@ def _needed(parts: Sequence[Part], use: TableUse) -> Sequence[Part]:
     return sorted(parts, key=lambda part: part.max_time_ms, reverse=True) if use.newest_first else parts
 
 
-def renamed(error: QueryError, named: Callable[[str], str]) -> QueryError:
-    message = named(error.message)
-    if message == error.message or isinstance(error, InvalidQuery):
-        return error
-    return QueryUnavailable(message, error.context)
+def _counted(parts: Sequence[Part], use: TableUse) -> tuple[Sequence[Part], Sequence[Part]]:
+    """Those that must be read, and those whose rows need only be counted: how many they are is known of each."""
+    if use.counts_only:
+        return [], parts
+    if not use.within_bounds:
+        return parts, []
+    start_ms, end_ms = use.time_bounds
+    inside = [
+        (start_ms is None or part.min_time_ms >= start_ms) and (end_ms is None or part.max_time_ms < end_ms)
+        for part in parts
+    ]
+    read = [part for part, is_inside in zip(parts, inside, strict=True) if not is_inside]
+    return read, [part for part, is_inside in zip(parts, inside, strict=True) if is_inside]
 
 
 def _fact(segment: DataSegment) -> SegmentFact:

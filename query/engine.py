@@ -146,6 +146,15 @@ class Engine:
             for worker in self._idle:
                 worker.send(Kind.TRIM)
 
+    def renew(self) -> None:
+        """Ends the workers that nobody uses, and with them what they remember of files; others take their places."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+            for _ in idle:
+                self._miss_one()
+        for worker in idle:
+            worker.discard()
+
     @property
     def running(self) -> int:
         """Queries that hold a worker now."""

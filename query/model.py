@@ -62,7 +62,8 @@ class TableUse:
     ``time_bounds`` are [start, end) in ms UTC, None where open: rows outside cannot matter, so segments
     outside need not be read (the statement filters by itself as well). ``newest_first``: it keeps the newest rows
     only, so that an engine that reads those first can skip the others. ``counts_only``: it looks at no value, so the
-    one column may hold anything. ``schema`` is ``druid`` for stored
+    one column may hold anything. ``within_bounds``: it asks of a row only whether its time lies in ``time_bounds``.
+    ``schema`` is ``druid`` for stored
     tables and ``lookup`` for lookups; rows of ``INFORMATION_SCHEMA`` and ``sys`` come from
     ``query.sql.metadata.inline_rows``.
     """
@@ -74,6 +75,7 @@ class TableUse:
     time_bounds: tuple[int | None, int | None] = (None, None)
     newest_first: bool = False
     counts_only: bool = False
+    within_bounds: bool = False
 
     @property
     def is_stored(self) -> bool:

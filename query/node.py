@@ -14,9 +14,10 @@ import structlog
 
 from query.answer import Keep, NativeResult, QueryResult
 from query.binding import Relation, bind_rows
-from query.bound import BoundQuery, renamed
+from query.bound import BoundQuery
 from query.clock import Clock
 from query.columns import table_def
+from query.damage import damage_of
 from query.engine import Engine, EngineSettings
 from query.errors import QueryError, QueryUnavailable
 from query.live import BoundTable, LiveTables
@@ -220,7 +221,7 @@ class QueryNode:
             query.close()
             self._delist(name, query)
             if isinstance(error, QueryError):
-                raise renamed(error, query.named) from error
+                raise query.told(error) from error
             if isinstance(error, ServiceError):
                 raise QueryUnavailable(str(error)) from error
             raise
@@ -320,6 +321,19 @@ class QueryNode:
                     f"segment {segment.id} cannot be read: {error}", {"segment": str(segment.id)}
                 ) from error
             pinned.append(segment)
+
+    def damaged(self, segments: Sequence[DataSegment]) -> dict[DataSegment, str]:
+        """Which of these lie damaged on this node's disk, and how. Where no other query reads such a file, it is given
+        up and comes anew from deep storage, proved, for the next."""
+        found = {}
+        for segment in segments:
+            path = self._cache.held(segment)
+            if path is not None and (damage := damage_of(path, segment)):
+                found[segment] = damage
+                self._cache.drop(segment)
+        if found:
+            self._engine.renew()
+        return found
 
     def unpin(self, segments: Sequence[DataSegment]) -> None:
         """Gives up the pins of a query."""

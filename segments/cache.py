@@ -177,6 +177,12 @@ class SegmentCache:
                 stack.callback(self.unpin, segment)
             yield paths
 
+    def held(self, segment: DataSegment) -> Path | None:
+        """Where the segment's file should lie now; None when the cache does not hold it."""
+        with self._lock:
+            entry = self._entries.get(segment.checksum)
+            return self._path(segment) if entry is not None and entry.ready.is_set() else None
+
     def drop(self, segment: DataSegment) -> None:
         """Removes a segment's file now if nobody pins it; else it goes the way of all others, by age."""
         with self._lock:
@@ -272,7 +278,8 @@ class SegmentCache:
             if not self._is_whole(arriving, segment):
                 raise SegmentCorrupt(
                     f"segment {segment.id} at {segment.load_spec} is not the published file: it has "
-                    f"{arriving.stat().st_size} bytes, expected {segment.size_bytes} with SHA-256 {segment.checksum}"
+                    f"{arriving.stat().st_size} bytes, expected {segment.size_bytes} with SHA-256 {segment.checksum}; "
+                    "put the file back from a backup, or mark the segment unused to do without its rows"
                 )
             arriving.replace(path)
         finally:

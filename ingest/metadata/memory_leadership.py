@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from ingest.errors import StoreWentBack
@@ -201,7 +202,7 @@ class MemorySupervisors(MemoryBase):
             rows = reversed(self.state.audit)
             return next((row for row in rows if (row.supervisor, row.action) == (supervisor, action)), None)
 
-    def audit(self, supervisor: str | None, limit: int) -> list[AuditRow]:
+    def audit(self, supervisor: str | None, limit: int, skip: int = 0) -> list[AuditRow]:
         with self._lock:
             rows = (row for row in reversed(self.state.audit) if supervisor in (None, row.supervisor))
-            return [row for row, _ in zip(rows, range(limit), strict=False)]
+            return list(islice(rows, skip, skip + limit))

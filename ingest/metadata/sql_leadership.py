@@ -272,8 +272,8 @@ class SqlSupervisors(SqlBase):
 
         return self._read(read)
 
-    def audit(self, supervisor: str | None, limit: int) -> list[AuditRow]:
-        query = sa.select(t.audit).order_by(t.audit.c.id.desc()).limit(limit)
+    def audit(self, supervisor: str | None, limit: int, skip: int = 0) -> list[AuditRow]:
+        query = sa.select(t.audit).order_by(t.audit.c.id.desc()).limit(limit).offset(skip)
         if supervisor is not None:
             query = query.where(t.audit.c.supervisor == supervisor)
         return self._read(lambda connection: [audit_of(row) for row in connection.execute(query)])

@@ -160,8 +160,9 @@ class SupervisorStore(Protocol):
 
     def append_audit(self, generation: int, row: AuditRow) -> None: ...
 
-    def audit(self, supervisor: str | None, limit: int) -> list[AuditRow]:
-        """Newest first."""
+    def audit(self, supervisor: str | None, limit: int, skip: int = 0) -> list[AuditRow]:
+        """Newest first, without the ``skip`` newest. What comes between two pages makes rows be told twice, never
+        be left out."""
         ...
 
     def last_audit(self, supervisor: str, action: str) -> AuditRow | None:

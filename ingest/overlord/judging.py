@@ -12,6 +12,9 @@ from ingest.spec.model import InputFormat
 from ingest.stream.properties import ClientProperties, translate
 from ingest.stream.registry_settings import registry_settings
 
+RESERVED = frozenset({"history"})
+"""Ids that a new spec cannot have."""
+
 
 def judge_spec(posted: Any) -> tuple[SupervisorSpec, tuple[str, ...]]:
     """The spec with warnings for people. References to the environment are judged by their shape only:
@@ -30,11 +33,24 @@ def judge_spec(posted: Any) -> tuple[SupervisorSpec, tuple[str, ...]]:
         registry_settings(registry, None, path)
         for path, registry in _registries(spec.data_schema.input_format, f"{_root(posted)}.ioConfig.inputFormat")
     ]
-    problems = [*client.problems, *(problem for found in registries for problem in found.problems)]
+    problems = [
+        *client.problems,
+        *_of_name(spec.supervisor),
+        *(problem for found in registries for problem in found.problems),
+    ]
     told = (*warnings, *client.warnings, *(text for found in registries for text in found.warnings))
     if problems:
         raise SpecError(problems, told)
     return spec, told
+
+
+def _of_name(supervisor: str) -> list[SpecProblem]:
+    """As in Druid the one word below the supervisors' address that is no id hides the spec of a supervisor called so.
+    What is stored already goes on."""
+    if supervisor not in RESERVED:
+        return []
+    rule = "is taken: GET /druid/indexer/v1/supervisor/history tells the versions of all specs"
+    return [SpecProblem("$.id", supervisor, rule, "choose another id")]
 
 
 def _root(posted: Any) -> str:

@@ -44,6 +44,7 @@ class OpenTable:
     start_ms: int | None = None
     end_ms: int | None = None
     newest_first: bool = False
+    within_bounds: bool = False
 
     def narrow(self, start_ms: int | None, end_ms: int | None) -> None:
         """Every row that matters lies in [start, end)."""
@@ -60,7 +61,9 @@ class OpenTable:
             for column in used.values()
         )
         bounds = (self.start_ms, self.end_ms)
-        return TableUse(self.schema, self.name, self.relation, columns, bounds, self.newest_first, not self.used)
+        return TableUse(
+            self.schema, self.name, self.relation, columns, bounds, self.newest_first, not self.used, self.within_bounds
+        )
 
 
 def _stored_type(schema: str, type_: SqlType) -> str:

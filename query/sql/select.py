@@ -13,7 +13,7 @@ from query.sql.frame import Frame, Session, holds_aggregate, refuse_parts
 from query.sql.grouping import Grouping, group_keys
 from query.sql.operators import pinned
 from query.sql.relations import FromBuilder, Plan
-from query.sql.scope import Output, Scope, where
+from query.sql.scope import OpenTable, Output, Scope, where
 from query.sql.term import Term, null
 from query.sql.time_bounds import conjuncts, narrow
 from query.sql.types import NULL, VARCHAR, SqlType, common_type
@@ -173,7 +173,9 @@ class QueryPlanner:
         source.build(tree)
         windows = {window.this.name: window for window in tree.args.get("windows") or []}
         rows = Frame(session, source.scope, clause="WHERE", named_windows=windows)
-        condition = _where_sql(rows, tree)
+        condition, exact = _where_sql(rows, tree)
+        alone = source.scope.sources[0].table if exact and len(source.scope.sources) == 1 else None
+        asked = _taken(alone)
         items = _items(source.scope, tree)
         aliases = {
             item.name: item.tree for item in items if item.tree is not None and not item.name.startswith("EXPR$")
@@ -189,21 +191,33 @@ class QueryPlanner:
         sql += grouping.sql if grouping else ""
         sql += _having_sql(frame, tree)
         sql += _order_by(frame, tree, terms, aliases) + _limit_sql(frame, tree)
+        if alone is not None:
+            alone.within_bounds = not alone.used
+            alone.used = asked | alone.used
         columns = tuple(
             Output(item.name, f"o{at}", term.type) for at, (item, term) in enumerate(zip(items, terms, strict=True))
         )
         return Plan(sql, columns)
 
 
-def _where_sql(rows: Frame, tree: exp.Select) -> str:
+def _taken(table: OpenTable | None) -> dict[str, Output]:
+    """The columns that WHERE has read, taken out: those read from now on are read by something else."""
+    if table is None:
+        return {}
+    taken, table.used = table.used, {}
+    return taken
+
+
+def _where_sql(rows: Frame, tree: exp.Select) -> tuple[str, bool]:
+    """The condition, and whether it asks only for times within the bounds that it gives its table."""
     clause = tree.args.get("where")
     if clause is None:
-        return ""
+        return "", False
     if holds_aggregate(clause.this):
         raise InvalidQuery("aggregates are not allowed in WHERE; use HAVING", where(clause))
-    narrow(rows, clause.this)
+    exact = narrow(rows, clause.this)
     rows.pinned = {sql: values[0] for sql, values in pinned(rows, list(conjuncts(clause.this))).items()}
-    return f" WHERE {as_boolean(rows.term(clause.this)).sql}"
+    return f" WHERE {as_boolean(rows.term(clause.this)).sql}", exact
 
 
 def _items(scope: Scope, tree: exp.Select) -> list[Item]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ingest.metadata.records import LedgerRow, QuarantineRow, SegmentRow
+from ingest.metadata.records import AuditRow, LedgerRow, QuarantineRow, SegmentRow
 from ingest.metadata.replay_rules import EXPIRED
 from ingest.metadata.store import MetadataStore
 from segments.errors import ServiceError
@@ -56,7 +56,7 @@ def audit_table(
     by_name = {name: [row for row in _ledger(store, name) if row.version <= state.version] for name in names}
     ledger = [row for name in names for row in by_name[name]]
     for stream in state.streams:
-        rows, audits = by_name[stream.supervisor], store.audit(stream.supervisor, PAGE)
+        rows, audits = by_name[stream.supervisor], _audits(store, stream.supervisor)
         # A replay's records lie in ranges that were published before.
         chain = [row for row in rows if row.topic == stream.topic and row.replayed_path is None]
         report.faults += chain_faults(stream, chain, audits, store.places(stream.supervisor, stream.topic))
@@ -78,6 +78,13 @@ def _ledger(store: MetadataStore, supervisor: str) -> Iterator[LedgerRow]:
     while page := store.ledger(supervisor, after, PAGE):
         yield from page
         after = page[-1].version
+
+
+def _audits(store: MetadataStore, supervisor: str) -> list[AuditRow]:
+    found: list[AuditRow] = []
+    while page := store.audit(supervisor, PAGE, len(found)):
+        found += page
+    return found
 
 
 def _quarantined(store: MetadataStore, table: str) -> Iterator[QuarantineRow]:

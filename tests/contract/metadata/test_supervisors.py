@@ -130,6 +130,7 @@ def test_the_trail_is_newest_first_and_may_be_asked_per_supervisor(world: World)
     assert world.store.audit(None, 10) == rows[::-1]
     assert world.store.audit(SUPERVISOR, 1) == [rows[2]]
     assert world.store.audit("other", 10) == [rows[1]]
+    assert [world.store.audit(SUPERVISOR, 1, skip) for skip in range(3)] == [[rows[2]], [rows[0]], []]
 
 
 def test_a_supervisor_is_unfinished_while_it_has_rows_to_publish_or_a_task_that_lives(world: World) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 import server.audit.table as table_audit
-from ingest.metadata.records import LedgerRow, SegmentRow
+from ingest.metadata.records import AuditRow, LedgerRow, SegmentRow
 from ingest.metadata.store import MetadataStore
 from ingest.offsets import OffsetMap
 from segments.errors import ServiceError
@@ -88,6 +88,23 @@ def test_a_table_with_more_rows_than_a_page_is_as_exact(
     assert files > 1, "one page would hold them all"
     monkeypatch.setattr(table_audit, "PAGE", 1)
     assert published.audit(folder).faults == []
+
+
+def test_every_row_of_the_trail_is_read_however_many_pages_it_has(
+    published: Published, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trail = [AuditRow(at, "clicks", "reset", {"at": at}) for at in range(5)]
+    published.system.store.state.audit.extend(trail)
+    read: list[AuditRow] = []
+    monkeypatch.setattr(table_audit, "PAGE", 2)
+
+    def reading(stream: Any, chain: Any, audits: list[AuditRow], *others: Any) -> tuple[()]:
+        read.extend(audits)
+        return ()
+
+    monkeypatch.setattr(table_audit, "chain_faults", reading)
+    assert published.audit(folder).faults == []
+    assert [row for row in read if row in trail] == trail[::-1]
 
 
 def test_an_unknown_table_is_an_error_not_a_proof(published: Published, folder: Path) -> None:

@@ -109,6 +109,11 @@ def test_a_refused_spec_is_answered_with_its_warnings_too(world: World) -> None:
     assert len(body["warnings"]) == 1 and "did you mean maxRowsPerSegment" in body["warnings"][0]
 
 
+def test_an_id_that_the_address_of_all_histories_hides_is_refused_by_name(world: World) -> None:
+    [problem] = world.post(SUPERVISOR, {**spec(), "id": "history"}, 400)["problems"]
+    assert problem.startswith("$.id: ") and "supervisor/history" in problem
+
+
 def test_all_supervisors_are_suspended_resumed_and_terminated_together(world: World) -> None:
     other = spec() | {"id": "others"}
     other["spec"]["dataSchema"] = {**other["spec"]["dataSchema"], "dataSource": "others"}

@@ -1,0 +1,52 @@
+"""A damaged local file of a segment is found, told by its segment, and brought anew."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from query.damage import damage_of
+from query.errors import QueryUnavailable
+from tests.unit.query.memory_table import MemoryTable
+from tests.unit.query.node_steps import Start, ask, until
+
+DAMAGE: dict[str, Any] = {
+    "a file cut short": lambda path: path.write_bytes(path.read_bytes()[:-20]),
+    "an empty file": lambda path: path.write_bytes(b""),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "a missing file": lambda path: path.unlink(),
+    "a lost column": lambda path: pq.write_table(pq.read_table(path, columns=["__time", "page"]), path),
+    "another type": lambda path: pq.write_table(
+        (read := pq.read_table(path)).set_column(2, "added", read.column("added").cast(pa.string())), path
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_every_damage_to_a_file_is_seen(table: MemoryTable, tmp_path: Path, damage: str) -> None:
+    table.read(table.tasks[0], 10)
+    segment = table.seal_and_publish(table.tasks[0])
+    path = tmp_path / "file"
+    table.storage.pull(segment.load_spec, path)
+    assert damage_of(path, segment) == ""
+    DAMAGE[damage](path)
+    assert damage_of(path, segment)
+
+
+def test_a_damaged_file_is_told_with_its_segment_and_brought_anew(start: Start, table: MemoryTable, base: Path) -> None:
+    node, task = start(), table.tasks[0]
+    table.read(task, 10)
+    segment = table.seal_and_publish(task)
+    until(lambda: table.acknowledged == {"wiki": 2})
+    asked = "SELECT SUM(added + 1), MAX(page) FROM wiki"
+    assert ask(node, asked, useCache=False) == [(55, "p2")]
+    DAMAGE["a lost column"](base / "cache" / f"{segment.checksum}.parquet")
+    node._engine.renew()  # whose workers remember the file
+    with pytest.raises(QueryUnavailable, match=f"segment {re.escape(str(segment.id))}: .* anew"):
+        ask(node, asked, useCache=False)
+    assert ask(node, asked, useCache=False) == [(55, "p2")]
