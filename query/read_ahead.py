@@ -1,8 +1,9 @@
 """Lets a worker go before its answer is read: what a slow reader has not taken yet waits here, on disk if it is much.
 
 A worker that waits for a reader is a worker that nobody else can use, and readers may take minutes: a BI tool that
-pages, a browser on a slow line. The first batches are handed on as they come, for most answers have no more; then a
-thread reads ahead, a little in memory, the rest in a file without a name, up to a bound. Past it the worker waits.
+pages, a browser on a slow line. Most answers are one batch that is not full, whose end has come with it: the worker is
+free before the batch is handed on. Else a thread reads ahead, a little in memory, the rest in a file without a name,
+up to a bound. Past it the worker waits.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -22,8 +24,7 @@ import pyarrow as pa
 from query.errors import QueryError, QueryFailed
 from query.result_cache import KeptRun
 from query.runs import Run
-
-DIRECT_BATCHES = 4
+from query.worker_wire import BATCH_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +71,20 @@ class ReadAhead:
         Raises:
             QueryError: the answer ended before its end; also if batches from before are not taken yet.
         """
-        source = self._run.batches()
-        for _ in range(DIRECT_BATCHES):
-            batch = next(source, None)
-            if batch is None:
+        source: Iterator[pa.RecordBatch] = self._run.batches()
+        if isinstance(self._run, KeptRun):
+            yield from source
+            return
+        first = next(source, None)
+        if first is None:
+            return
+        if first.num_rows < BATCH_ROWS:
+            second = next(source, None)
+            if second is None:
+                yield first
                 return
-            yield batch
+            source = chain((second,), source)
+        self._kept(first)
         self._thread = threading.Thread(target=self._read, args=(source,), name="query-read-ahead", daemon=True)
         self._thread.start()
         while (batch := self._taken()) is not None:

@@ -17,6 +17,8 @@ from typing import Any
 from query.binding import ArrowInput, Function, Relation, RowInput
 
 ROOT_FD = 100
+BATCH_ROWS = 8_192
+"""Of a full batch; one that has fewer is the last."""
 _SMALL_BYTES = 64 << 10
 _HEADER = struct.Struct(">cI")
 
@@ -46,7 +48,7 @@ class WorkerSettings:
     temp_bytes: int
     threads: int
     nice: int = 0
-    batch_rows: int = 8192
+    batch_rows: int = BATCH_ROWS
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,18 @@ def test_the_worker_is_free_before_the_answer_is_read(engine: Engine, tmp_path: 
     assert ahead.is_over and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("count", [1, 5_000, 8_192, 9_000, 30_000])
+def test_an_answer_of_few_batches_holds_no_worker_between_two_of_them(
+    engine: Engine, tmp_path: Path, count: int
+) -> None:
+    """As of a JDBC driver that has taken the first frame of a long list of columns, and thinks."""
+    ahead = ReadAhead(engine.run(f"SELECT i FROM range({count}) t(i)", []), AheadSettings(tmp_path))
+    batches = ahead.batches()
+    first = next(batches)
+    until(lambda: engine.running == 0)
+    assert numbers(iter([first])) + numbers(batches) == list(range(count))
+
+
 def test_beyond_the_bound_the_worker_waits_for_its_reader(engine: Engine, tmp_path: Path) -> None:
     ahead = ReadAhead(engine.run(ENDLESS, []), AheadSettings(tmp_path, 100_000, 500_000))
     batches = ahead.batches()
