@@ -32,6 +32,7 @@ from ingest.protocol import (
     TaskWelcome,
 )
 from ingest.supervisor.messages import CheckpointAsked, Event, PublishSeen, StoreRefused, TaskBeat, TaskRegistered
+from ingest.supervisor.spec_cache import SpecCache
 
 ROUND_WAIT_MS = 250
 """How long an ask is held open for the round it begins; later the end is told."""
@@ -61,7 +62,7 @@ class LeaderActions:
         self._served = served
         self._sealings = sealings
         self._post = post
-        self._spec_cache: dict[tuple[str, int], dict[str, Any]] = {}
+        self._spec_cache = SpecCache(store)
         self._testified: dict[str, int] = {}
         self.published: Callable[[PublishRequest], None] = lambda request: None  # told of each publish, once
 
@@ -182,12 +183,7 @@ class LeaderActions:
         return attempt
 
     def _specs(self, supervisor: str, records: tuple[SequenceRecord, ...]) -> dict[int, dict[str, Any]]:
-        """A stored version never changes."""
-        versions = {record.spec_version for record in records}
-        for version in versions:
-            if (supervisor, version) not in self._spec_cache:
-                self._spec_cache[supervisor, version] = self._store.spec(supervisor, version)
-        return {version: self._spec_cache[supervisor, version] for version in versions}
+        return {version: self._spec_cache.of(supervisor, version) for version in {r.spec_version for r in records}}
 
     def _group(self, attempt: AttemptRecord) -> GroupState | None:
         groups = self._store.groups(attempt.supervisor)

@@ -24,6 +24,10 @@ log = structlog.get_logger()
 FRESH_MS = 4_000
 """A worker that has not beaten for this long gets no new attempts."""
 WAIT_MAX_MS = 30_000
+TIDY_MS = 60_000
+WORKER_KEPT_MS = 3_600_000
+"""A worker that has been silent for so long is not shown any more."""
+TIDIED_AT_ONCE = 200
 SLOTS_BEYOND = 1
 """Each worker keeps so many slots beyond its capacity for attempts that others wait for (PR-12)."""
 
@@ -73,6 +77,7 @@ class WorkerRoster:
         self._kill: set[str] = set()
         self._known_live: set[str] = set()
         self._closed = False
+        self._tidied_ms = clock.monotonic_ms()
 
     # ---------------------------------------------------------------- the task queue
 
@@ -151,6 +156,7 @@ class WorkerRoster:
             self._take_beat(beat)
         if not beat.enabled:
             self._drain(beat)
+        self._tidy()
         reported: set[str] = set()
         deadline_ms = self._clock.monotonic_ms() + min(beat.wait_ms, WAIT_MAX_MS)
         while True:
@@ -201,16 +207,49 @@ class WorkerRoster:
             if attempt is None or not attempt.state.is_live:
                 acknowledged.append(end.token)
                 with self._changed:
-                    self._kill.discard(end.token)
-                    self._freed.discard(end.token)
-                    self._claimed.discard(end.token)
-                    self._known_live.discard(end.token)
-                    self._placed.pop(end.token, None)
+                    self._forget(end.token)
             elif end.token not in reported:
                 reported.add(end.token)
                 event = TaskEnded(self._clock.monotonic_ms(), end.token, end.succeeded, end.error)
                 self._post(attempt.supervisor, event)
         return tuple(acknowledged)
+
+    def __len__(self) -> int:
+        """Of how many attempts something is remembered."""
+        with self._changed:
+            return len(self._remembered() | self._waiting.keys())
+
+    def _remembered(self) -> set[str]:
+        return self._placed.keys() | self._kill | self._freed | self._claimed | self._known_live
+
+    def _forget(self, token: str) -> None:
+        """It has ended in the store: a process that still runs is found out by asking the store."""
+        for tokens in (self._kill, self._freed, self._claimed, self._known_live):
+            tokens.discard(token)
+        self._placed.pop(token, None)
+
+    def _tidy(self) -> None:
+        """Once a minute. Ends that nobody reports (the host is lost, the process was never started) leave nothing
+        behind, and neither do workers that never come back."""
+        now_ms = self._clock.monotonic_ms()
+        with self._changed:
+            if now_ms - self._tidied_ms < TIDY_MS:
+                return
+            self._tidied_ms = now_ms
+            for name, worker in list(self._workers.items()):
+                if now_ms - worker.seen_ms >= WORKER_KEPT_MS and not worker.assigned and not worker.reserved:
+                    log.info("worker forgotten", worker=name)
+                    del self._workers[name]
+            here = {token for worker in self._workers.values() for token in worker.taken_by()}
+            left = sorted(self._remembered() - self._waiting.keys() - here)[:TIDIED_AT_ONCE]
+        for token in left:
+            try:
+                attempt = self._store.attempt(token)
+            except StoreUnreachable:
+                return
+            if attempt is None or not attempt.state.is_live:
+                with self._changed:
+                    self._forget(token)
 
     def _zombies(self, beat: WorkerHeartbeat) -> set[str]:
         """Running attempts that the store holds as ended: nobody may have told their process."""

@@ -52,6 +52,7 @@ class Deliveries:
         self._lock = threading.Lock()
         self._waiting: dict[str, dict[type[TaskCommand], Delivery]] = {}  # by token, of those that are called now
         self._doubtful: set[str] = set()
+        self._over: set[str] = set()  # attempts that ended while they were called
         self._prompt = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="task-call")
         self._slow = ThreadPoolExecutor(DOUBTFUL_CALLS_AT_ONCE, thread_name_prefix="task-call-again")
 
@@ -70,7 +71,14 @@ class Deliveries:
         """The attempt has ended: what waits for it is dropped."""
         with self._lock:
             self._doubtful.discard(token)
-            self._waiting.get(token, {}).clear()
+            if token in self._waiting:
+                self._waiting[token].clear()
+                self._over.add(token)
+
+    def __len__(self) -> int:
+        """How many attempts something is remembered of."""
+        with self._lock:
+            return len(self._waiting.keys() | self._doubtful | self._over)
 
     def close(self) -> None:
         """Nothing more is sent; calls under way end by their own deadlines."""
@@ -91,6 +99,9 @@ class Deliveries:
             following = behind.pop(next(iter(behind))) if behind else None
             if following is None:
                 del self._waiting[delivery.token]
+                if delivery.token in self._over:
+                    self._over.discard(delivery.token)
+                    self._doubtful.discard(delivery.token)
         if following is not None:
             self._submit(following)
 

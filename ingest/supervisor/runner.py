@@ -281,7 +281,10 @@ class SupervisorRunner:
         """Keeps what reports and deliveries need of the events that pass."""
         match event:
             case StateLoaded(state=state):
-                for attempt in (attempt for group in state.groups for attempt in group.attempts):
+                live = {attempt.token: attempt for group in state.groups for attempt in group.attempts}
+                for token in [token for token in (*self._addresses, *self._beats) if token not in live]:
+                    self._forget(token)  # it ended in a transaction of others: a void, say
+                for attempt in live.values():
                     self._note_address(attempt)
                 self._commands.resume_starts(self._config, state)
             case TaskRegistered(attempt=attempt) | AttemptMoved(attempt=attempt) | AttemptCreated(attempt=attempt):
@@ -317,11 +320,14 @@ class SupervisorRunner:
             if attempt.address is not None:
                 self._addresses[attempt.token] = attempt.address
         else:
-            self._addresses.pop(attempt.token, None)
-            self._beats.pop(attempt.token, None)
-            self._rates.pop(attempt.token, None)
-            self._unreadable.gone(attempt.token)
-            self._ports.deliveries.forget(attempt.token)
+            self._forget(attempt.token)
+
+    def _forget(self, token: str) -> None:
+        self._addresses.pop(token, None)
+        self._beats.pop(token, None)
+        self._rates.pop(token, None)
+        self._unreadable.gone(token)
+        self._ports.deliveries.forget(token)
 
     # ---------------------------------------------------------------- commands
 

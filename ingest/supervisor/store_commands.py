@@ -36,6 +36,7 @@ from ingest.supervisor.messages import (
     VoidSequences,
 )
 from ingest.supervisor.ports import TaskQueue
+from ingest.supervisor.spec_cache import SpecCache
 
 StoreCommand = (
     InitOffsets
@@ -67,7 +68,7 @@ class StoreCommands:
         self._queue = queue
         self._generation = generation
         self._clock = clock
-        self._specs: dict[tuple[str, int], dict[str, Any]] = {}
+        self._specs = SpecCache(store)
 
     def state(self, config: SupervisorConfig) -> StateLoaded:
         record = self._store.supervisor(config.supervisor)
@@ -206,13 +207,7 @@ class StoreCommands:
 
     def specs(self, config: SupervisorConfig, sequences: tuple[SequenceRecord, ...]) -> dict[int, dict[str, Any]]:
         """The spec versions these sequences were opened under, as posted."""
-        return {version: self._spec(config.supervisor, version) for version in {s.spec_version for s in sequences}}
-
-    def _spec(self, supervisor: str, version: int) -> dict[str, Any]:
-        key = (supervisor, version)
-        if key not in self._specs:
-            self._specs[key] = self._store.spec(supervisor, version)
-        return self._specs[key]
+        return {version: self._specs.of(config.supervisor, version) for version in {s.spec_version for s in sequences}}
 
     def _now(self) -> int:
         return self._clock.monotonic_ms()

@@ -223,6 +223,19 @@ class Checks:
 
     # ------------------------------------------------------------ the end
 
+    def _remembers(self) -> str | None:
+        """RM-1: in the end a supervisor knows attempts and groups that there are, and nothing of others."""
+        for overlord in self.world.overlords:
+            machine = overlord.machine
+            if machine is None:
+                continue
+            tokens = {token for group in machine.groups.values() for token in group.replicas}
+            gone = sorted(machine.group_of.keys() - tokens)
+            slots = {task for group in machine.groups.values() for task in group.attempt_numbers}
+            if gone or machine.opening or len(slots) > 4 * len(machine.groups):
+                return f"RM-1 {overlord.name} remembers {gone}, {machine.opening}, {sorted(slots)}"
+        return None
+
     def unfinished(self) -> str | None:
         """LV-1: everything is published and answered; what is not, in words."""
         world = self.world
@@ -238,7 +251,7 @@ class Checks:
             moved_on = world.bounds is not None and committed > end  # by a reset
             if committed != end and not moved_on:
                 return f"LV-1 partition {p} is committed at {stream.committed.get(p)}, the stream ends at {end}"
-        return self._not_answered() or self._not_asleep()
+        return self._not_answered() or self._not_asleep() or self._remembers()
 
     def _not_answered(self) -> str | None:
         world = self.world

@@ -10,7 +10,7 @@ from ingest.errors import StoreUnreachable
 from ingest.metadata.memory import MemoryMetadataStore
 from ingest.metadata.records import DesiredState, NextSequence
 from ingest.offsets import OffsetMap
-from ingest.overlord.roster import FRESH_MS, WorkerRoster
+from ingest.overlord.roster import FRESH_MS, WORKER_KEPT_MS, WorkerRoster
 from ingest.protocol import (
     AttemptRecord,
     AttemptState,
@@ -265,3 +265,25 @@ def test_an_assignment_whose_answer_was_lost_is_told_to_the_worker_that_has_it()
     assert started(cluster.beat("w1", capacity=1)) == {token}
     assigned = [event.worker for event in cluster.told if isinstance(event, AttemptAssigned)]
     assert assigned == ["w1"], "else its supervisor would take it to be waiting, for ever"
+
+
+def test_nothing_is_remembered_of_attempts_that_ended_and_workers_that_are_gone() -> None:
+    cluster = Cluster()
+    for number in range(50):
+        host = f"lost-{number}"
+        cluster.clock.advance(FRESH_MS + 1)
+        token, claimed = cluster.attempt(), cluster.attempt()
+        cluster.roster.claim(claimed)
+        assert started(cluster.beat(host)) == {token, claimed}
+        cluster.roster.free(token)
+        for ended in (token, claimed):  # as a supervisor does with the tasks of a lost host
+            cluster.store.set_attempt_state(cluster.generation, ended, AttemptState.FENCED, "silent", 0)
+            cluster.roster.kill(ended)
+        cluster.roster.free(claimed)  # said before its end, heard after it
+    cluster.clock.advance(FRESH_MS + 1)
+    living = cluster.attempt()
+    cluster.beat("w1")
+    cluster.clock.advance(WORKER_KEPT_MS)
+    cluster.beat("w1", running=(living,))
+    assert len(cluster.roster) == 1 and [beat.worker for beat, _ in cluster.roster.workers()] == ["w1"]
+    assert cluster.beat("w1", running=(living, "token-1")).kill == ("token-1",), "one that comes back is still refused"

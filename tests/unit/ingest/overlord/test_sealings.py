@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from ingest.offsets import OffsetMap
-from ingest.overlord.sealings import Sealings
+from ingest.overlord.sealings import GROUPS_MAX, Sealings
 from ingest.protocol import SequenceRecord, SequenceRef, SequenceState
 
 
@@ -34,3 +34,12 @@ def test_only_the_sequence_opened_last_is_known_not_to_be_sealed() -> None:
     assert not sealings.opened(record(4, group=2).ref)
     sealings.tell((record(4, SequenceState.SEALED),))
     assert not sealings.opened(record(4).ref), "released: nothing was opened"
+
+
+def test_groups_that_were_sealed_long_ago_are_forgotten() -> None:
+    sealings = Sealings()
+    for group in range(GROUPS_MAX + 100):
+        sealings.tell((record(3, SequenceState.SEALED, group), record(4, group=group)))
+        sealings.tell((record(3, SequenceState.SEALED, 0), record(4, group=0)))
+    assert len(sealings) == GROUPS_MAX
+    assert sealings.opened(record(4, group=0).ref) and not sealings.opened(record(4, group=1).ref)

@@ -11,6 +11,7 @@ from ingest.errors import CommandRefused, TaskUnreachable
 from ingest.protocol import CommitterCommand, PauseCommand, PauseReport, ResumeCommand, TaskCommand
 from ingest.supervisor.deliveries import CALLS_AT_ONCE, Deliveries, Delivery
 from ingest.supervisor.messages import TaskAnswered, TaskSilent
+from tests.in_process import eventually
 
 WAIT_S = 10.0
 
@@ -108,4 +109,22 @@ def test_whatever_goes_wrong_the_supervisor_hears_of_it() -> None:
     for token in ("odd", "busy", "well"):
         world.send(token, ResumeCommand(1, 1))
         assert isinstance(world.heard(), TaskAnswered if token == "well" else TaskSilent)
+    world.close()
+
+
+def test_nothing_is_remembered_of_tasks_that_ended_also_while_they_were_called() -> None:
+    world = World()
+    for number in range(20):
+        world.send(f"frozen-{number}", ResumeCommand(1, 1))
+        assert isinstance(world.heard(), TaskSilent)
+    world.tasks.held.clear()
+    for number in range(5):
+        world.send(f"frozen-{number}", ResumeCommand(1, 2))
+        world.tasks.called.acquire(timeout=WAIT_S)
+    for number in range(20):
+        world.deliveries.forget(f"frozen-{number}")
+    world.tasks.held.set()
+    for _ in range(5):
+        world.heard()
+    eventually(lambda: len(world.deliveries) == 0)
     world.close()
