@@ -61,6 +61,7 @@ _EXPECTED: Final[dict[pa.DataType, frozenset[type]]] = {
     pa.float64(): frozenset((float, _NONE)),
     pa.float32(): frozenset((float, _NONE)),
 }
+_AS_IT_STANDS: Final = frozenset({Kind.STRING, Kind.LONG, Kind.DOUBLE, Kind.METRIC_LONG, Kind.METRIC_DOUBLE})
 _COERCIONS: Final[dict[Kind, Callable[[Any], Any]]] = {
     Kind.LONG: long_of,
     Kind.DOUBLE: double_of,
@@ -125,6 +126,10 @@ class ColumnReader:
         if column is not None:
             return column, []
         return self._one_by_one(values)
+
+    def takes(self, column: ArrowArray) -> bool:
+        """Whether a column of values is this field's as it stands: what ``read`` would make of them is the same."""
+        return column.type == self._arrow and self.field.kind in _AS_IT_STANDS
 
     def _one_by_one(self, values: list[Any]) -> tuple[ArrowArray | list[Any], list[int]]:
         bad: list[int] = []

@@ -171,6 +171,10 @@ class RowDecoder:
                 columns.append(column)
                 bad[bad_rows] = True
                 continue
+            ready = self._fast.arrow(fast_rows, source)
+            if ready is not None and reader.takes(ready):
+                columns.append(ready)
+                continue
             column, bad_rows = reader.read(column_of(source), typed=self._fast.is_typed(source))
             columns.append(column)
             bad[bad_rows] = True

@@ -152,6 +152,9 @@ class FastReader:
             return (int, type(None))
         return (float, int, type(None))
 
+    def arrow(self, rows: list[Any], source: Source) -> None:
+        """Rows are never columns here."""
+
     def column(self, rows: list[Any], source: Source) -> list[Any]:
         """One field's value in every row; None where it is missing."""
         if self.reads_objects:

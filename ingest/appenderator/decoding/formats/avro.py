@@ -13,8 +13,9 @@ from typing import Any, Final
 import fastavro
 from fastavro import _read_py as unhurried
 
+from ingest.appenderator.decoding.formats.avro_columns import AvroColumns, columns_of
 from ingest.appenderator.decoding.formats.avro_schema import Prepared, UnusableSchema, prepare
-from ingest.appenderator.decoding.formats.reader import OneByOne
+from ingest.appenderator.decoding.formats.reader import ColumnRows, OneByOne
 from ingest.appenderator.decoding.unreadable import Unreadable
 from ingest.spec.formats import AvroFileFormat, AvroFormat, InlineSchema, InlineSchemas, Registry
 from ingest.stream.schemas import SchemaSources, WriterSchemas
@@ -55,6 +56,19 @@ class AvroDocuments(OneByOne):
         bodies = [message for message in messages if message]
         rows = self._together(bodies) if len(messages) == len(bodies) >= _SEVERAL else None
         return super().many(messages) if rows is None else (rows, [])
+
+    def by_column(self, messages: Sequence[bytes | None]) -> ColumnRows | None:
+        bodies = [message for message in messages if message]
+        if len(messages) != len(bodies) or len(bodies) < _SEVERAL:
+            return None
+        if self._only is not None:
+            return self._only.columns(bodies, 0)
+        if len({message[: _FRAME.size] for message in bodies}) > 1:
+            return None
+        try:
+            return self._reader(bodies[0]).columns(bodies, _FRAME.size)
+        except Unreadable:
+            return None
 
     def _together(self, messages: list[bytes]) -> list[dict[str, Any]] | None:
         if self._only is not None:
@@ -124,7 +138,8 @@ def reader_of(texts: list[str], form: AvroFormat | AvroFileFormat, wanted: str |
         return record
 
     alone = prepared.recursive or target is not None or len(texts) > 1
-    return RecordReader(read, None if alone else _many_of(prepared.schema), as_text)
+    by_column = None if alone or prepared.converted else columns_of(prepared.schema)
+    return RecordReader(read, None if alone else _many_of(prepared.schema), as_text, by_column=by_column)
 
 
 class RecordReader:
@@ -136,7 +151,9 @@ class RecordReader:
         several: Any,
         as_text: Callable[[bytes], str] | None,
         fault: str = "",
+        by_column: AvroColumns | None = None,
     ) -> None:
+        self._by_column = by_column
         self._read = read
         self._several = several
         self._as_text = as_text
@@ -148,6 +165,10 @@ class RecordReader:
             raise Unreadable(self._fault)
         record = self._read(stream)
         return record if self._as_text is None else _plain(record, self._as_text)
+
+    def columns(self, messages: Sequence[bytes], skip: int) -> ColumnRows | None:
+        """The records that begin ``skip`` bytes into the messages, as columns; None where there is no sure way."""
+        return None if self._by_column is None else self._by_column.read(messages, skip)
 
     def together(self, bodies: Sequence[bytes]) -> list[dict[str, Any]] | None:
         """The records of bodies that hold exactly one each; None where that is not sure of all of them.

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.appenderator.decoding.formats.lines import text_lines
+from ingest.appenderator.decoding.formats.reader import ByRow
 from ingest.appenderator.decoding.unreadable import Unreadable
 from ingest.spec.formats import RegexFormat
 
 _NAMED: Final = re.compile(r"\(\?P?<[A-Za-z][A-Za-z0-9_]*>")
 
 
-class PatternLines:
+class PatternLines(ByRow):
     """``regex``. An empty group is null, for the engine does not tell it from one that took no part."""
 
     def __init__(self, form: RegexFormat) -> None:

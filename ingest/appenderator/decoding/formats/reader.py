@@ -20,6 +20,7 @@ from ingest.spec.formats import (
 )
 from ingest.spec.model import InputFormat, JsonFormat
 from ingest.stream.schemas import SchemaSources
+from segments.arrow_arrays import ArrowArray
 
 
 class DocumentReader(Protocol):
@@ -33,6 +34,11 @@ class DocumentReader(Protocol):
         """The fast way: the rows of messages that hold exactly one, in order, and the positions of all others."""
         ...
 
+    def by_column(self, messages: Sequence[Any]) -> ColumnRows | None:
+        """The fastest way, of formats that have one: messages that hold exactly one row each; None where that is not
+        sure of all of them."""
+        ...
+
     def documents(self, message: Any) -> list[Any] | None:
         """The deciding way: all documents of one message, each a value or an ``Unreadable``; None for a blank one.
 
@@ -42,7 +48,27 @@ class DocumentReader(Protocol):
         ...
 
 
-class OneByOne:
+class ColumnRows(Protocol):
+    """Rows by column, where no object was made of any."""
+
+    def __len__(self) -> int: ...
+
+    def arrow(self, name: str) -> ArrowArray | None:
+        """The field's column; None for one that no record has."""
+
+    def values(self, name: str) -> list[Any]:
+        """The field's value in every row, None where it has none."""
+        ...
+
+
+class ByRow:
+    """Of formats without a way by columns."""
+
+    def by_column(self, messages: Sequence[Any]) -> ColumnRows | None:
+        return None
+
+
+class OneByOne(ByRow):
     """The fast way as a loop over ``one``, for formats that read a message at a time."""
 
     def one(self, message: Any) -> dict[str, Any]:

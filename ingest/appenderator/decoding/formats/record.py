@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ingest.appenderator.decoding.formats.reader import DocumentReader
+from ingest.appenderator.decoding.formats.reader import ByRow, DocumentReader
 from ingest.appenderator.decoding.unreadable import Unreadable
 from ingest.spec.formats import KafkaFormat
 from ingest.stream.supplier import Headers
@@ -22,7 +22,7 @@ class KafkaRecord(NamedTuple):
     topic: str | None = None
 
 
-class KafkaDocuments:
+class KafkaDocuments(ByRow):
     """``kafka``. A record without a value is one document of what stands beside it, as in Druid."""
 
     def __init__(self, form: KafkaFormat, value: DocumentReader, key: DocumentReader | None) -> None:
