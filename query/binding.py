@@ -28,11 +28,10 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class ChunkGroup:
-    """Arrow IPC files of one Arrow schema; ``columns`` in the order of that schema. ``rows`` in all, if it is known."""
+    """Arrow IPC files of one Arrow schema; ``columns`` in the order of that schema."""
 
     columns: tuple[ColumnSpec, ...]
     paths: tuple[str, ...]
-    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +90,6 @@ def bind_table(
     stored = [arm for group in files for arm in _file_arms(use, group)]
     arms, arrow = [], []
     for index, group in enumerate(chunks):
-        if use.counts_only and group.rows is not None:
-            # So many rows, whatever they hold: nothing needs to be mapped.
-            arms.append(f"SELECT {_nulls(use)} FROM range({group.rows})")
-            continue
         source = ArrowInput(f"{use.relation}_live{index}", group.paths, _positions(use, group.columns))
         arrow.append(source)
         arms.append(_chunk_arm(use, group, source))

@@ -212,7 +212,6 @@ def _assembled(use: TableUse, segments: Sequence[DataSegment], chunks: Sequence[
         ChunkGroup(
             alike[0].columns,
             tuple(f"{root_path(MIRROR_ROOT)}/{chunk.name}" for chunk in alike),
-            sum(chunk.rows for chunk in alike),
         )
         for alike in layouts.values()
     ]

@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,14 +138,6 @@ def test_a_statement_cannot_leave_its_sandbox(engine: Engine, folder: Path, stat
     with pytest.raises(QueryError):
         rows(engine, statement)
     assert not (folder / "out.csv").exists()
-
-
-def test_live_rows_whose_values_nobody_looks_at_are_counted_without_their_files(engine: Engine) -> None:
-    counted = replace(use(x=BIGINT), counts_only=True)
-    groups = [ChunkGroup((ColumnSpec("x", LONG),), ("nowhere",), 7), ChunkGroup((), ("nowhere",), 0)]
-    relation = bind_table(counted, [], groups)
-    assert not relation.arrow
-    assert rows(engine, "SELECT count(*) FROM r", relation) == [(7,)]
 
 
 @pytest.mark.parametrize(
