@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from query.asked import NOT_ASKED, Asked
 from query.binding import NONE_COUNTED, ChunkGroup, Counted, FileGroup, Function, Relation, bind_lookup, bind_table
 from query.columns import table_def
 from query.errors import InvalidQuery, QueryCancelled, QueryError, QueryUnavailable, ResourceLimitExceeded
@@ -39,8 +40,9 @@ class BoundQuery:
     says of columns holds for the rows that are read.
     """
 
-    def __init__(self, node: QueryNode, seen: Mapping[str, Seen]) -> None:
+    def __init__(self, node: QueryNode, seen: Mapping[str, Seen], asked: Asked = NOT_ASKED) -> None:
         """``seen``: what the reader saw of tables at other nodes."""
+        self.asked = asked
         self._node = node
         self._seen = seen
         self._bound: dict[str, BoundTable | None] = {}
@@ -151,6 +153,11 @@ class BoundQuery:
             is_cancelled = self._is_cancelled
         if is_cancelled:
             run.cancel()
+
+    def shown(self) -> dict[str, object]:
+        """The query and its state, in Druid's words."""
+        state = "CANCELED" if self._is_cancelled else "ACCEPTED" if self._run is None else "RUNNING"
+        return self.asked.told(state)
 
     def cancel(self) -> None:
         """Ends it wherever it stands."""

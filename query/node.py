@@ -13,6 +13,7 @@ import pyarrow as pa
 import structlog
 
 from query.answer import Keep, NativeResult, QueryResult
+from query.asked import Asked, of_native, of_sql
 from query.binding import Relation, bind_rows
 from query.bound import BoundQuery
 from query.clock import Clock
@@ -151,8 +152,9 @@ class QueryNode:
             QueryError: it has no answer: the statement is at fault, a segment or a task's rows cannot be read,
                 or a limit is reached.
         """
-        name = str(request.context.get("sqlQueryId") or "")
-        return self._started(name, lambda query: self._plan(request, query), seen, begun)
+        return self._started(
+            of_sql(request, self._clock.now_ms()), lambda query: self._plan(request, query), seen, begun
+        )
 
     def _plan(self, request: SqlRequest, query: BoundQuery) -> PlannedQuery:
         if len(request.query) > HUGE_CHARS:
@@ -185,12 +187,14 @@ class QueryNode:
             shapes.append(native.plan(body, query, self._clock.now_ms()))
             return shapes[0].planned
 
-        return NativeResult(self._started(query_id, planned, seen, begun), shapes[0])
+        asked = of_native(query_id, body, self._clock.now_ms())
+        return NativeResult(self._started(asked, planned, seen, begun), shapes[0])
 
     def _started(
-        self, name: str, planner: Callable[[BoundQuery], PlannedQuery], seen: Mapping[str, Seen], begun: Begun
+        self, asked: Asked, planner: Callable[[BoundQuery], PlannedQuery], seen: Mapping[str, Seen], begun: Begun
     ) -> QueryResult:
-        query = BoundQuery(self, seen)
+        query = BoundQuery(self, seen, asked)
+        name = asked.id
         self._enlist(name, query)
         begun(query.cancel)
         turn: Turn | None = None
@@ -234,6 +238,12 @@ class QueryNode:
         for query in queries:
             query.cancel()
         return bool(queries)
+
+    def queries(self) -> list[dict[str, object]]:
+        """What runs or waits here now, oldest first: id, text, state and start of each."""
+        with self._lock:
+            queries = [query for listed in self._queries.values() for query in listed]
+        return [query.shown() for query in sorted(queries, key=lambda query: query.asked.came_ms)]
 
     def refresh(self) -> None:
         """Looks for news in the metadata now, and acknowledges what this node has caught up with.

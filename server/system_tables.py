@@ -19,6 +19,7 @@ from server.api.tasks import newest_attempts, task_status
 from server.config_secrets import masked
 from server.directory import Directory
 from server.leader_view import LeaderView
+from server.peer_view import PeerView, flattened
 
 Row = Mapping[str, object]
 
@@ -29,12 +30,13 @@ class StoreSystemTables:
     """``query.sql.metadata.SystemTables``; safe from any thread."""
 
     def __init__(
-        self, store: MetadataStore, overlord: Overlord | None, directory: Directory, leader: LeaderView
+        self, store: MetadataStore, overlord: Overlord | None, directory: Directory, leader: LeaderView, peers: PeerView
     ) -> None:
         self._store = store
         self._overlord = overlord
         self._directory = directory
         self._leader = leader
+        self._peers = peers
 
     def rows(self, table: str) -> Iterable[Row]:
         """The rows of one ``sys`` table; none for those that this service has nothing to say about."""
@@ -44,6 +46,8 @@ class StoreSystemTables:
             "supervisors": self._supervisors,
             "servers": self._servers,
             "server_segments": self._server_segments,
+            "server_properties": self._server_properties,
+            "queries": self._queries,
             "quarantine": self._quarantine,
         }.get(table)
         return () if fill is None else fill()
@@ -128,6 +132,28 @@ class StoreSystemTables:
             for row in used_segments(self._store, datasource):
                 for address in nodes:
                     yield {"server": address, "segment_id": str(row.segment.id)}
+
+    def _server_properties(self) -> Iterator[Row]:
+        """A row for each setting of each process that answers, by its path in the settings file."""
+        for node, properties in self._peers.properties():
+            place = {
+                "server": node.address,
+                "service_name": "siltstone",
+                "node_roles": f"[{','.join(DRUID_TYPES.get(role, role) for role in node.roles)}]",
+            }
+            for name, value in flattened(properties):
+                yield place | {"property": name, "value": value}
+
+    def _queries(self) -> Iterator[Row]:
+        """What runs or waits on every query node that answers."""
+        for address, found in self._peers.queries():
+            for query in found:
+                yield {
+                    "id": query.get("sqlQueryId") or query.get("queryId"),
+                    "engine": "native",
+                    "state": query.get("state"),
+                    "info": orjson.dumps({**query, "server": address}).decode(),
+                }
 
     def _quarantine(self) -> Iterator[Row]:
         for datasource in self._store.datasources():

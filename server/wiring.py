@@ -40,6 +40,7 @@ from server.avatica.connections import AvaticaLimits, Connections
 from server.catalog import StoreCatalog
 from server.clients import HttpLiveSource, HttpTaskChallenge, HttpTaskClient, HttpWorkers
 from server.config import S3Storage, Settings, load
+from server.config_secrets import masked
 from server.data_dir import DataDir
 from server.directory import Directory
 from server.health import Health
@@ -49,6 +50,7 @@ from server.lookups import StoreLookups
 from server.metrics import Metrics
 from server.monitor import Monitor
 from server.parts import Parts
+from server.peer_view import PeerView
 from server.service_metrics import add_service_metrics
 from server.storage import build_deep_storage
 from server.suppliers import kafka_observer
@@ -105,8 +107,10 @@ class Services:
         queries = None
         if store is not None and catalog is not None and "query" in settings.roles:
             leader = LeaderView(directory, self._pool, self._address)
-            system = StoreSystemTables(store, overlord, directory, leader)
+            peers = PeerView(directory, self._pool, self._address, masked(settings.model_dump(mode="json")))
+            system = StoreSystemTables(store, overlord, directory, leader, peers)
             queries = self._query_node(catalog, storage, system, store, detail)
+            peers.own_queries = queries.queries
             node = queries
             self._health.add_probe(lambda: _trouble(node))
         if store is not None:

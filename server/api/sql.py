@@ -18,10 +18,11 @@ from query.model import PlannedQuery, ResultFormat, SqlParameter, SqlRequest
 from query.results import CONTENT_TYPES, render
 from query.session import Seen
 from server.api import openapi
-from server.api.answers import BadRequest
+from server.api.answers import BadRequest, JsonResponse
 from server.api.requests import body_of, json_of
 from server.api.seen import add_seen, seen_of
 from server.api.streaming import Body, Cancel, answered
+from server.config_secrets import masked
 
 QUERY_ID = re.compile(r"[!-~](?:[ -~]{0,248}[!-~])?")
 """What goes back as a header: visible ASCII, spaces inside."""
@@ -73,6 +74,10 @@ class QueryService(Protocol):
         """Plans a statement and runs nothing. Raises QueryError."""
         ...
 
+    def queries(self) -> list[dict[str, object]]:
+        """What runs or waits here now."""
+        ...
+
     def cancel(self, query_id: str) -> bool:
         """Stops every statement of that id; False when none runs."""
         ...
@@ -90,6 +95,11 @@ def sql_router(queries: QueryService) -> APIRouter:
 
     router.post("", openapi_extra=openapi.body(openapi.SQL, STATEMENTS))(run)
     router.post("/", include_in_schema=False)(run)
+
+    @router.get("/queries")
+    def running() -> Response:
+        """What runs or waits on this query node now, oldest first, secrets masked."""
+        return JsonResponse({"queries": masked(queries.queries())})
 
     @router.delete("/{query_id}")
     def cancel(query_id: str) -> Response:

@@ -43,6 +43,7 @@ def test_the_newest_rows_are_read_first_where_only_they_are_kept(start: Start, t
         table.read(task, 4)
         files.append(table.seal_and_publish(task).checksum)
     table.read(task, 4)
+    until(lambda: table.acknowledged == {"wiki": 4})  # the node reads files, not their rows as they were live
     newest = "SELECT added FROM wiki ORDER BY __time DESC LIMIT 6"
     assert ask(node, newest) == [(n,) for n in range(15, 9, -1)]
     query = BoundQuery(node, NOTHING)
@@ -318,8 +319,12 @@ def test_a_query_is_cancelled_by_its_id(start: Start, table: MemoryTable) -> Non
     thread = threading.Thread(target=run)
     thread.start()
     until(lambda: node.status()["queriesRunning"] == 1)
+    until(lambda: [query["state"] for query in node.queries()] == ["RUNNING"])
+    [query] = node.queries()
+    assert (query["sqlQueryId"], query["sql"]) == ("q1", sql) and str(query["startTime"]).endswith("Z")
     assert node.cancel("q1") and not node.cancel("q2")
     thread.join(10)
+    assert node.queries() == []
     assert len(outcome) == 1 and not node.cancel("q1")
 
 

@@ -36,9 +36,10 @@ TABLES = MemoryCatalogue([TableDef("numbers", (ColumnDef("n", BIGINT),))])
 class Numbers:
     """A query service over one column of a thousand numbers; a statement named ``breaks`` breaks after some."""
 
+    queries = list
+
     def __init__(self) -> None:
-        self.closed = 0
-        self.running = {"known"}
+        self.closed, self.running = 0, {"known"}
 
     def execute(self, request: SqlRequest, seen: Mapping[str, Seen] = NOTHING, begun: Begun = ignored) -> NumbersAnswer:
         return NumbersAnswer(self, plan(request, TABLES, 0), "breaks" in request.context)

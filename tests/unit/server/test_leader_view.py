@@ -17,6 +17,7 @@ from server.api.supervisors import supervisor_router
 from server.directory import Directory
 from server.http_pool import HttpPool
 from server.leader_view import LeaderView
+from server.peer_view import PeerView
 from server.system_tables import StoreSystemTables
 from tests.in_process import System, eventually, spec
 
@@ -52,7 +53,8 @@ def states(system: System, *urls: str, leads: bool = False) -> dict[object, tupl
     # The lease row's address is nobody's here: it is passed over.
     directory = Directory(system.store, SystemClock(), urls)
     overlord = system.overlord if leads else None
-    tables = StoreSystemTables(system.store, overlord, directory, LeaderView(directory, pool, "me:1"))
+    view, peers = LeaderView(directory, pool, "me:1"), PeerView(directory, pool, "me:1", {})
+    tables = StoreSystemTables(system.store, overlord, directory, view, peers)
     rows = {row["supervisor_id"]: (row["state"], row["healthy"]) for row in tables.rows("supervisors")}
     pool.close()
     return rows

@@ -27,6 +27,7 @@ from server.cli import app
 from server.directory import Directory
 from server.http_pool import HttpPool
 from server.leader_view import LeaderView
+from server.peer_view import PeerView
 from server.system_tables import StoreSystemTables
 from siltstone import Client
 from tests.in_process import click, eventually, spec
@@ -147,8 +148,8 @@ def test_wrong_questions_are_told_what_is_wrong(world: World, path: str, status:
 def test_sys_quarantine_has_a_row_for_each_file(world: World) -> None:
     pool = HttpPool()
     directory = Directory(world.system.store, world.system.clock, ())
-    view = LeaderView(directory, pool, "me:1")
-    rows = list(StoreSystemTables(world.system.store, None, directory, view).rows("quarantine"))
+    view, peers = LeaderView(directory, pool, "me:1"), PeerView(directory, pool, "me:1", {})
+    rows = list(StoreSystemTables(world.system.store, None, directory, view, peers).rows("quarantine"))
     pool.close()
     files = world.get(ROUTE)["files"]
     assert [row["path"] for row in rows] == [file["path"] for file in files]

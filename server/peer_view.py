@@ -1,0 +1,77 @@
+"""What other processes of the installation say of themselves: their settings, and the queries that run there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+
+from ingest.metadata.records import NodeRecord
+from server.config_secrets import masked
+from server.directory import Directory
+from server.forwarding import FORWARDED
+from server.http_pool import HttpPool, Unanswered
+
+READ_S = 5.0
+AT_ONCE = 8
+Queries = Callable[[], list[dict[str, object]]]
+
+
+class PeerView:
+    """Asks all of them at once; who does not answer in five seconds is left out. ``own`` are this process's settings,
+    secrets masked, and ``queries`` what runs here. Safe from any thread."""
+
+    def __init__(self, directory: Directory, pool: HttpPool, own_address: str, own: Mapping[str, Any]) -> None:
+        self._directory = directory
+        self._pool = pool
+        self._own_address = own_address
+        self._own = own
+        self.own_queries: Queries = list
+
+    def properties(self) -> Iterator[tuple[NodeRecord, Mapping[str, Any]]]:
+        """The settings of each process, as nested as in its file."""
+        nodes = [node for node in self._directory.nodes() if node.address]
+        for node, found in zip(nodes, self._all([n.address for n in nodes], "/status/properties"), strict=True):
+            settings = self._own if node.address == self._own_address else found
+            if isinstance(settings, dict):
+                yield node, settings
+
+    def queries(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """The queries of each query node."""
+        addresses = self._directory.query_nodes()
+        for address, found in zip(addresses, self._all(addresses, "/druid/v2/sql/queries"), strict=True):
+            if address == self._own_address:
+                yield address, masked(self.own_queries())
+            elif isinstance(found, dict) and isinstance(found.get("queries"), list):
+                yield address, [query for query in found["queries"] if isinstance(query, dict)]
+
+    def _all(self, addresses: list[str], path: str) -> list[Any]:
+        """The JSON each says; None of who says none, and of this process, which need not ask itself."""
+        if not any(address != self._own_address for address in addresses):
+            return [None] * len(addresses)
+        with ThreadPoolExecutor(AT_ONCE, "peers") as calls:
+            return list(calls.map(lambda address: self._asked(address, path), addresses))
+
+    def _asked(self, address: str, path: str) -> Any:
+        if address == self._own_address:
+            return None
+        try:
+            # Marked as forwarded: it speaks for itself and asks no other.
+            headers = {FORWARDED.decode(): "1"}
+            status, body = self._pool.request("GET", f"http://{address}{path}", headers=headers, read_s=READ_S)
+            return orjson.loads(body) if status == 200 else None
+        except (Unanswered, orjson.JSONDecodeError):
+            return None
+
+
+def flattened(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str | None]]:
+    """Each value by its path, ``query.workers``; lists as JSON, what is not set as null."""
+    for name, value in document.items():
+        if isinstance(value, dict):
+            yield from flattened(value, f"{prefix}{name}.")
+        elif value is None or isinstance(value, str):
+            yield f"{prefix}{name}", value
+        else:
+            yield f"{prefix}{name}", orjson.dumps(value).decode()
