@@ -68,6 +68,10 @@ class RoundRules(ReaderRules):
         if group.open is None or group.open.ref != event.ask.ref:
             return self.tell(group, replica)  # saved already: the answer was lost
         group.take_exceptions(event.ask.ref.number, event.ask.parse_exceptions)
+        if group.round is not None and group.round.step is RoundStep.TELLING:
+            # The asker has filled the next sequence already, and stands still. Whoever has yet to take this end
+            # is told it outside the round.
+            group.round = None
         if group.round is not None:
             group.round.take_ask(replica.token, event.ask.ref.number, event.ask.positions)
             return self.advance_round(group)

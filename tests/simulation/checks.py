@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+SLOTS_MAX = 16
+"""Of a group at a time: three replicas, those that take their places, and silent ones beside which others start."""
 LEARN_MS = 5_000
 """How long a leader may take to hear of a publish whose reply was lost."""
 
@@ -232,7 +234,7 @@ class Checks:
             tokens = {token for group in machine.groups.values() for token in group.replicas}
             gone = sorted(machine.group_of.keys() - tokens)
             slots = {task for group in machine.groups.values() for task in group.attempt_numbers}
-            if gone or machine.opening or len(slots) > 4 * len(machine.groups):
+            if gone or machine.opening or len(slots) > SLOTS_MAX * len(machine.groups):
                 return f"RM-1 {overlord.name} remembers {gone}, {machine.opening}, {sorted(slots)}"
         return None
 

@@ -54,6 +54,19 @@ def test_a_round_ends_when_everybody_has_taken_the_end() -> None:
     assert lead.group.round is None
 
 
+def test_who_fills_the_next_sequence_before_all_have_taken_the_end_does_not_stand_still_for_them() -> None:
+    lead = two_replicas()
+    lead.ask("t1", FIRST, 5, 3)
+    lead.paused("t2", round_number(lead), 0, 4, 9)
+    lead.took("t1", lead.seal_sent_to("t1"))
+    lead.ask("t1", replace(FIRST, number=1), 11, 12)  # t2 is slow to take the end
+    assert lead.sent(PauseCommand) == ["t2"]
+    lead.paused("t2", round_number(lead), 0, 5, 9)
+    [seal] = lead.of(m.SealSequence)
+    assert isinstance(seal, m.SealSequence) and (seal.ref.number, seal.end) == (1, at(11, 12))
+    assert [record.ref.number for record in lead.seal_sent_to("t2").sequences] == [0, 1, 2]
+
+
 def test_after_the_pausing_deadline_it_goes_on_with_those_that_reported() -> None:
     lead = two_replicas()
     lead.ask("t1", FIRST, 5, 3)
