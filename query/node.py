@@ -116,7 +116,7 @@ class QueryNode:
         self._engine = engine or Engine(settings.engine, roots, mirror_dir / "spill", clock)
         self._lock = threading.Lock()
         self._queries: dict[str, list[BoundQuery]] = {}
-        self._huge = HugePlanner(clock)
+        self._huge = HugePlanner(clock, settings.engine.nice)
         self._stopping = threading.Event()
         self._follower: threading.Thread | None = None
         self._trimmed = 0

@@ -42,8 +42,10 @@ class _Gone(Exception):
 class HugePlanner:
     """Safe for many threads, which wait for each other."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, nice: int = 0) -> None:
+        """``nice``: how far its process stands back behind tasks."""
         self._clock = clock
+        self._nice = nice
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
@@ -116,7 +118,7 @@ class HugePlanner:
         with theirs:
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "query.planning_worker", str(theirs.fileno())],
+                    [sys.executable, "-m", "query.planning_worker", str(theirs.fileno()), str(self._nice)],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     env=environment,

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from query.errors import QueryError
+from query.priority import step_back
 from query.sql.catalogue import TableDef
 from query.sql.planner import plan
 
@@ -47,7 +48,8 @@ class AskedCatalogue:
 
 
 def main() -> None:
-    """Runs until the socket, whose descriptor is the first argument, is closed."""
+    """Runs until the socket, whose descriptor is the first argument, is closed; the second is how nice it is."""
+    step_back(int(sys.argv[2]))
     # A terminal's Ctrl-C goes to the whole group; the server decides when this process ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(int(sys.argv[1]))

@@ -7,7 +7,6 @@ extension, sees no settings and no secrets, and ends with the process that start
 from __future__ import annotations
 
 import base64
-import contextlib
 import ctypes
 import json
 import os
@@ -29,6 +28,7 @@ import pyarrow as pa
 from query.binding import ArrowInput, Relation, RowInput
 from query.kernels.offering import offered
 from query.model import FunctionUse
+from query.priority import step_back
 from query.worker_wire import (
     ROOT_FD,
     Frames,
@@ -268,17 +268,6 @@ def _die_with_parent() -> None:
         os._exit(1)
 
 
-def _step_back(nice: int) -> None:
-    """Lets tasks compute first. A session of its own: where the kernel shares processors out among sessions, a
-    process's own nice value counts only within its session, and tasks have theirs."""
-    with contextlib.suppress(OSError):
-        os.setsid()
-    with contextlib.suppress(OSError):
-        os.nice(nice)
-    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:
-        group.write(str(nice))
-
-
 def _listen(connection: socket.socket, sandbox: Sandbox, jobs: queue.SimpleQueue[tuple[Kind, bytes]]) -> None:
     while True:
         frame = receive(connection)
@@ -332,8 +321,7 @@ def main() -> None:
     connection = socket.socket(fileno=os.dup(int(sys.argv[1])))
     os.close(int(sys.argv[1]))
     settings = decode_settings(sys.argv[2])
-    if settings.nice:
-        _step_back(settings.nice)
+    step_back(settings.nice)
     sandbox = Sandbox(settings)
     jobs: queue.SimpleQueue[tuple[Kind, bytes]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, sandbox, jobs), daemon=True).start()

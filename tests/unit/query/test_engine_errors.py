@@ -1,11 +1,14 @@
-"""What the engine says of a statement, told as whose fault it is: of a real worker, by kind of error."""
+"""How statements end in a real worker: errors by whose fault they are, and small answers like any others."""
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from query.engine import Engine
-from query.errors import InvalidQuery, QueryError, UnsupportedQuery
+from query.errors import InvalidQuery, QueryError, QueryTimeout, UnsupportedQuery
+
+HUGE = "SELECT count(*) FROM range(200000) a(i), range(200000) b(j) WHERE (i * j) % 7 = 3"
 
 
 @pytest.mark.parametrize(
@@ -22,3 +25,20 @@ def test_what_the_engine_cannot_do_with_a_statement_is_no_fault_of_the_service(
 ) -> None:
     with pytest.raises(kind):
         list(engine.run(statement, (), 0).batches())
+
+
+def test_a_small_answer_is_the_same_and_ends_like_any_other(engine: Engine) -> None:
+    cells = (
+        "SUM(i) AS a, CAST(MAX(i) AS DOUBLE) AS b, list(i) AS c, 'é' AS d, epoch_ms(5::BIGINT) AS e, NULL AS f, "
+        "[]::VARCHAR[] AS g, CAST('x' AS BLOB) AS h, true AS k, MIN(i) FILTER (i > 9) AS l, CAST(0.1 AS FLOAT) AS m"
+    )
+    answers = []
+    for is_small in (False, True):
+        run = engine.run(f"SELECT {cells} FROM range(3) t(i)", [], is_small=is_small)
+        answers.append(pa.Table.from_batches(list(run.batches()), run.schema))
+    assert answers[0] == answers[1] and answers[0].schema == answers[1].schema
+    with pytest.raises(QueryTimeout):
+        engine.run(HUGE, [], 200, is_small=True)
+    with pytest.raises(InvalidQuery):
+        engine.run("SELECT 9223372036854775807::BIGINT + 1::BIGINT", [], is_small=True)
+    assert [batch.num_rows for batch in engine.run("SELECT 1", []).batches()] == [1]
