@@ -10,7 +10,7 @@ from query.sql.casts import cast_to
 from query.sql.frame import Frame, node
 from query.sql.scope import where
 from query.sql.term import Term
-from query.sql.types import BIGINT, DOUBLE
+from query.sql.types import BIGINT, DOUBLE, common_type
 
 _RANKS = {
     "ROW_NUMBER": BIGINT,
@@ -19,7 +19,7 @@ _RANKS = {
     "PERCENT_RANK": DOUBLE,
     "CUME_DIST": DOUBLE,
 }
-_VALUES = {"LAG": 2, "LEAD": 2, "FIRST_VALUE": 1, "LAST_VALUE": 1}
+_VALUES = {"LAG": 3, "LEAD": 3, "FIRST_VALUE": 1, "LAST_VALUE": 1}
 WINDOW_ARITIES = dict.fromkeys(_RANKS, (0, 0)) | {name: (1, most) for name, most in _VALUES.items()} | {"NTILE": (1, 1)}
 WINDOW_NAMES = tuple(WINDOW_ARITIES)
 _SIDES = {"PRECEDING", "FOLLOWING"}
@@ -50,8 +50,19 @@ def _function(frame: Frame, name: str, arguments: list[exp.Expr], over: str) -> 
         return Term(f"ntile({cast_to(frame.term(arguments[0]), BIGINT).sql}){over}", BIGINT)
     _expect(name, arguments, 1, _VALUES[name])
     value = frame.term(arguments[0])
+    if len(arguments) > 2:
+        # What stands where there is no such row, of the type that holds both.
+        other = frame.term(arguments[2])
+        kind = common_type(value.type, other.type)
+        if kind is None:
+            raise InvalidQuery(
+                f"{name}: {value.type.name} and its default of type {other.type.name} have no common type"
+            )
+        value, default = cast_to(value, kind, frame.zone), f", {cast_to(other, kind, frame.zone).sql}"
+    else:
+        default = ""
     offset = f", {cast_to(frame.term(arguments[1]), BIGINT).sql}" if len(arguments) > 1 else ""
-    return Term(f"{name.lower()}({value.sql}{offset}){over}", value.type)
+    return Term(f"{name.lower()}({value.sql}{offset}{default}){over}", value.type)
 
 
 def _expect(name: str, arguments: list[exp.Expr], least: int, most: int) -> None:

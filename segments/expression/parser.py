@@ -6,9 +6,11 @@ import difflib
 import re
 from dataclasses import dataclass
 
+from segments.coercion import java_double
 from segments.errors import InvalidExpression
 from segments.expression.functions import ARITIES, LAMBDA_FIRST, MANY
 from segments.expression.tree import ArrayConstant, Binary, Call, Constant, Expression, Identifier, Lambda, Unary
+from segments.expression.values import long_of
 
 DEEPEST = 200
 """Brackets, calls and operators inside each other; more is refused before it costs the stack."""
@@ -68,6 +70,15 @@ def _tokens(text: str) -> list[_Token]:
 
 def _shown(text: str) -> str:
     return repr(text if len(text) <= 100 else text[:100] + "...")
+
+
+def _element(value: str | int | float | None, kind: str) -> str | int | float | None:
+    """A literal as an array of this kind holds it: numbers are cut to whole ones, and have a text as Java spells it."""
+    if value is None or isinstance(value, str):
+        return value
+    if kind == "STRING":
+        return java_double(value) if isinstance(value, float) else str(value)
+    return float(value) if kind == "DOUBLE" else long_of(value)
 
 
 def _unescaped(text: str) -> str:
@@ -142,6 +153,9 @@ class _Parser:
             return inner
         if token.value == "[" and token.kind == "symbol":
             return self._array("")
+        if token.value == "<" and token.kind == "symbol":
+            # The older spelling of ARRAY<LONG>[...].
+            return self._typed_array()
         self._at -= token.kind != "end"
         raise self._error("it ends too early" if token.kind == "end" else f"unexpected {token.value!r}")
 
@@ -159,10 +173,7 @@ class _Parser:
         folded = token.value.lower()
         if folded == "array" and self._is_symbol("<"):
             self._next()
-            element = self._next().value.upper()
-            self._expect(">")
-            self._expect("[")
-            return self._array(element)
+            return self._typed_array()
         if folded in _LITERALS and (folded == "null" or token.value in ("NaN", "Infinity")):
             return Constant(_LITERALS[folded])
         return Identifier(token.value)
@@ -207,6 +218,15 @@ class _Parser:
             raise self._error("a lambda such as (x) -> x + 1 is needed")
         return token.value if token.kind == "name" else _unescaped(token.value)
 
+    def _typed_array(self) -> Expression:
+        """What stands behind the first < of ARRAY<LONG>[...]."""
+        element = self._next().value.upper()
+        if element not in _ELEMENTS:
+            raise self._error(f"{element!r} is no type of an array's elements, which are {', '.join(_ELEMENTS)}")
+        self._expect(">")
+        self._expect("[")
+        return self._array(element)
+
     def _array(self, element: str) -> Expression:
         values: list[str | int | float | None] = []
         while not self._is_symbol("]"):
@@ -219,11 +239,12 @@ class _Parser:
         self._next()
         kinds = {type(value) for value in values if value is not None}
         found = "STRING" if not kinds or str in kinds else "DOUBLE" if float in kinds else "LONG"
-        if str in kinds and len(kinds) > 1:
+        if str in kinds and len(kinds) > 1 and element != "STRING":
             raise self._error("an array in brackets holds texts or numbers, not both")
-        if element and element not in _ELEMENTS:
-            raise self._error(f"ARRAY<{element}> is not an array of {', '.join(_ELEMENTS)}")
-        return ArrayConstant(tuple(values), element or found)
+        element = element or found
+        if str in kinds and element != "STRING":
+            raise self._error(f"an array of {element} holds numbers, no texts")
+        return ArrayConstant(tuple(_element(value, element) for value in values), element)
 
     def _peek(self) -> _Token:
         return self._tokens[self._at]

@@ -277,7 +277,7 @@ WINDOWS = [
     F("FIRST_VALUE", f"FIRST_VALUE(n) {BY_N}", 1),
     F("LAG", f"LAG(n) {BY_N}", None),
     F("LAST_VALUE", "LAST_VALUE(n) OVER (ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)", 4),
-    F("LEAD", f"LEAD(n, 2) {BY_N}", 3),
+    F("LEAD", f"LEAD(n, 2, -1) {BY_N}", 3),
     F("NTILE", f"NTILE(2) {BY_N}", 1),
     F("PERCENT_RANK", f"PERCENT_RANK() {BY_N}", 0.0),
     F("RANK", f"RANK() {BY_N}", 1),

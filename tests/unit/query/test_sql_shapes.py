@@ -35,6 +35,13 @@ def test_pivot_and_unpivot_turn_rows_to_columns_and_back(query: str, answer: Any
     assert ask(query, ROWS) == answer
 
 
+def test_what_stands_before_the_first_and_behind_the_last_row_may_be_said() -> None:
+    asked = "SELECT LAG(n, 1, 2.5) OVER w, LEAD(s, 2, 'none') OVER w, LEAD(n, 3) OVER w FROM t WINDOW w AS (ORDER BY n)"
+    assert ask(asked, ROWS) == [[2.5, "b", None], [1.0, "none", None], [2.0, "none", None]]
+    with pytest.raises(InvalidQuery, match="LAG: BIGINT and its default"):
+        ask("SELECT LAG(n, 1, ARRAY[1]) OVER (ORDER BY n) FROM t", ROWS)
+
+
 def test_a_pivots_columns_are_named_by_value_and_aggregate() -> None:
     query = "SELECT * FROM (SELECT S, n FROM t) PIVOT (SUM(n), COUNT(*) AS c FOR S IN ('x' AS ex, 'y'))"
     assert [column.name for column in planned(query).result_columns] == ["ex", "ex_c", "y", "y_c"]
