@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, StrictStr, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictStr,
+    field_validator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from segments.civil import Period
@@ -52,6 +61,14 @@ class Edge(BaseModel):
     def _null_is_absent(cls, value: Any) -> Any:
         """As in Druid, a field that is null has its default."""
         return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+    @field_validator("*")
+    @classmethod
+    def _fits_a_long(cls, value: Any) -> Any:
+        """What neither Druid nor the metadata store could hold is refused where it is read, whatever the field."""
+        if type(value) is int and not -(2**63) <= value < 2**63:
+            raise ValueError("must be a whole number of at most 64 bits")
+        return value
 
 
 class TimestampEdge(Edge):

@@ -127,6 +127,9 @@ def _sketched(metric: Metric, block: MetricEdge, where: str, notes: Notes) -> Me
         rule = f"is not the number of metricColumns, {len(numbers)}"
         notes.problem(f"{where}.numberOfValues", values, rule, "leave it out")
         return None
+    if kind is SketchKind.TUPLE and not 1 <= values <= 255:
+        notes.problem(f"{where}.numberOfValues", values, "must be from 1 to 255", "correct it, or leave it out")
+        return None
     default = SketchShape.default(kind)
     try:
         shape = SketchShape(
@@ -137,8 +140,7 @@ def _sketched(metric: Metric, block: MetricEdge, where: str, notes: Notes) -> Me
             values=values if kind is SketchKind.TUPLE else 0,
         )
     except ValueError as error:
-        at = "numberOfValues" if values != 1 and kind is SketchKind.TUPLE and size is None else field
-        notes.problem(f"{where}.{at}", size, str(error), "leave it out")
+        notes.problem(f"{where}.{field}", size, str(error), "leave it out")
         return None
     stored = metric.type == "HLLSketchMerge" or block.is_input_theta_sketch
     stored = stored or (kind is SketchKind.TUPLE and not numbers)

@@ -10,8 +10,8 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel, StrictStr
 
-from ingest.errors import SpecProblem
-from ingest.spec import edge, edge_formats, rules_index
+from ingest.errors import SpecError, SpecProblem
+from ingest.spec import edge, edge_formats, parse_supervisor_spec, rules_index
 from ingest.spec.edge import PeriodMs
 from tests.unit.ingest.spec.test_supervisor_spec import MINIMAL, problems
 
@@ -20,6 +20,7 @@ SCHEMA, IO, TUNING = ("spec", "dataSchema"), ("spec", "ioConfig"), ("spec", "tun
 FORM = (*IO, "inputFormat")
 REGISTRY = {"type": "schema_registry", "url": "http://r:8081"}
 AVRO = {"type": "record", "name": "r", "fields": []}
+S, T, F = "spec.dataSchema", "spec.tuningConfig", "spec.ioConfig"
 SCALER = {"enableTaskAutoScaler": True, "taskCountMin": 1, "taskCountMax": 2}
 
 
@@ -156,6 +157,86 @@ def test_a_value_of_another_type_is_told_where_it_stands(name: str) -> None:
         assert is_told(found, path, value), f"{value!r}: {[str(problem) for problem in found]}"
 
 
+def numbers() -> dict[str, tuple[type[BaseModel], str, list[Any]]]:
+    """Every field that is a number or a period, with values that no such field can have, or only some."""
+    found: dict[str, tuple[type[BaseModel], str, list[Any]]] = {}
+    for host in HOSTS:
+        for name, info in host.model_fields.items():
+            alias, kinds = info.alias or name, set(get_args(info.annotation) or (info.annotation,))
+            told = repr((info.annotation, info.metadata))
+            if "_period_ms" in told:
+                found[f"{host.__name__}.{alias}"] = (host, alias, ["P2147483648D", "-PT1H", "PT1H/PT2H"])
+            elif kinds & {int, float}:
+                beyond = [float("inf"), float("nan")] if float in kinds else [2**63, -(2**63) - 1, 10**30, str(2**64)]
+                found[f"{host.__name__}.{alias}"] = (host, alias, beyond)
+    return found
+
+
+def test_a_number_or_period_beyond_what_its_field_can_hold_is_told_where_it_stands() -> None:
+    assert len(numbers()) > 55
+    for name, (host, alias, values) in numbers().items():
+        for value in values:
+            found = problems(posted_with(host, {alias: value}))
+            path = spelt((*HOSTS[host][0], alias))
+            assert any(p.path == path and p.rule and p.cure for p in found), f"{name} {value}: {found}"
+
+
+BELOW_ZERO: dict[str, str] = {
+    "maxParseExceptions": "no limit, as in Druid",
+    "maxSavedParseExceptions": "none, as in Druid",
+    "formatVersion": "how Druid writes a column; ours have one way",
+    "stringDecodingCacheSize": "a cache of Druid's",
+    **dict.fromkeys(
+        (
+            "maxStringBytes",
+            "lgK",
+            "size",
+            "k",
+            "nominalEntries",
+            "numberOfValues",
+            "maxStreamLength",
+            "errorBoundsStdDev",
+        ),
+        "of another metric than the one of the table",
+    ),
+}
+
+
+def test_a_number_below_zero_is_told_or_warned_of_unless_it_has_a_meaning() -> None:
+    silent: set[str] = set()
+    for host, alias, values in numbers().values():
+        if isinstance(values[0], str):
+            continue
+        posted = posted_with(host, {alias: -5})
+        try:
+            _, warnings = parse_supervisor_spec(posted)
+        except SpecError as error:
+            path = spelt((*HOSTS[host][0], alias))
+            assert any(p.path == path and p.value == -5 and p.rule and p.cure for p in error.problems), path
+            continue
+        if not any(alias in warning for warning in warnings):
+            silent.add(alias)
+    assert silent == set(BELOW_ZERO)
+
+
+SKETCHES = {
+    "HLLSketchBuild": {"lgK": [3, 22]},
+    "thetaSketch": {"size": [-1, 3, 2**30]},
+    "quantilesDoublesSketch": {"k": [1, 3, 65_536]},
+    "arrayOfDoublesSketch": {"nominalEntries": [3, 2**30], "numberOfValues": [0, 256]},
+    "stringFirst": {"maxStringBytes": [-1]},
+}
+
+
+def test_a_sketch_of_a_size_that_cannot_be_is_told() -> None:
+    for kind, fields in SKETCHES.items():
+        for field, values in fields.items():
+            for value in values:
+                found = problems(posted_with(edge.MetricEdge, {"type": kind, field: value}))
+                [problem] = [p for p in found if p.path == f"$.{S}.metricsSpec[0].{field}"]
+                assert problem.value == value and problem.rule and problem.cure, (kind, field, value)
+
+
 def test_every_block_of_a_spec_is_in_the_table() -> None:
     blocks = {
         block
@@ -166,7 +247,6 @@ def test_every_block_of_a_spec_is_in_the_table() -> None:
     assert blocks - set(HOSTS) <= {BaseModel, edge.Edge, edge.SpecEdge}
 
 
-S, T, F = "spec.dataSchema", "spec.tuningConfig", "spec.ioConfig"
 WRONG: dict[str, tuple[type[BaseModel], dict[str, Any]]] = {
     # out of range
     f"{F}.taskCount": (edge.IOConfigEdge, {"taskCount": 0}),
