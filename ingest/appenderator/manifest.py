@@ -82,6 +82,18 @@ def read_manifest(directory: Path) -> Manifest:
         return Manifest(1)
 
 
+def newest_sequence(directory: Path) -> int | None:
+    """The highest sequence number that a manifest names, whether its files are whole or not; -1 where it names
+    none or was never written, None where it cannot be read."""
+    try:
+        document = json.loads((directory / MANIFEST_NAME).read_bytes())
+        return max((int(stored["record"]["ref"]["number"]) for stored in document["sequences"]), default=-1)
+    except FileNotFoundError:
+        return -1
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def _read_sequence(stored: Mapping[str, Any], directory: Path) -> StoredSequence:
     hydrants: list[Hydrant] = []
     for value in stored["hydrants"]:

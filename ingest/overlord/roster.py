@@ -10,12 +10,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import structlog
 
 from ingest.clock import Clock
 from ingest.errors import AttemptRefused, LeadershipLost, StoreUnreachable
+from ingest.metadata.records import GroupState
 from ingest.metadata.store import AttemptStore, StoreConflict
+from ingest.overlord.leftovers import unneeded
 from ingest.protocol import EndedTask, TaskSpec, WorkerHeartbeat, WorkerOrders
 from ingest.supervisor.messages import AttemptAssigned, Event, ReplicaLeaving, TaskEnded
 
@@ -60,10 +63,18 @@ class Waiting:
     claimed: bool = False
 
 
+class RosterStore(AttemptStore, Protocol):
+    """What the roster reads and writes."""
+
+    def groups(self, supervisor: str) -> list[GroupState]:
+        """Groups with unpublished sequences or live attempts."""
+        ...
+
+
 class WorkerRoster:
     """In memory for one leader generation; safe from any thread. ``post`` reaches a supervisor's mailbox."""
 
-    def __init__(self, store: AttemptStore, generation: int, clock: Clock, post: Callable[[str, Event], None]) -> None:
+    def __init__(self, store: RosterStore, generation: int, clock: Clock, post: Callable[[str, Event], None]) -> None:
         self._store = store
         self._generation = generation
         self._clock = clock
@@ -157,6 +168,7 @@ class WorkerRoster:
         if not beat.enabled:
             self._drain(beat)
         self._tidy()
+        leftovers = self._unneeded(beat)
         reported: set[str] = set()
         deadline_ms = self._clock.monotonic_ms() + min(beat.wait_ms, WAIT_MAX_MS)
         while True:
@@ -164,9 +176,10 @@ class WorkerRoster:
             zombies = self._zombies(beat)
             self.place()
             with self._changed:
-                orders = self._orders(beat, acknowledged, zombies)
+                orders = self._orders(beat, acknowledged, zombies, leftovers)
                 left_ms = deadline_ms - self._clock.monotonic_ms()
-                if orders.start or orders.kill or orders.acknowledged or left_ms <= 0 or self._closed:
+                told = orders.start or orders.kill or orders.acknowledged or orders.unneeded
+                if told or left_ms <= 0 or self._closed:
                     return orders
                 self._changed.wait(left_ms / 1_000)
 
@@ -267,13 +280,21 @@ class WorkerRoster:
                 zombies.add(task.token)
         return zombies
 
-    def _orders(self, beat: WorkerHeartbeat, acknowledged: tuple[str, ...], zombies: set[str]) -> WorkerOrders:
+    def _unneeded(self, beat: WorkerHeartbeat) -> tuple[str, ...]:
+        try:
+            return unneeded(beat.kept, self._store.groups)
+        except StoreUnreachable:
+            return ()  # it asks again
+
+    def _orders(
+        self, beat: WorkerHeartbeat, acknowledged: tuple[str, ...], zombies: set[str], leftovers: tuple[str, ...]
+    ) -> WorkerOrders:
         running = {task.token for task in beat.running}
         gone = {ended.token for ended in beat.ended}
         assigned = self._workers[beat.worker].assigned
         start = tuple(spec for token, spec in assigned.items() if token not in running | gone)
         kill = tuple(sorted((self._kill | zombies) & running))
-        return WorkerOrders(self._generation, start, kill, acknowledged)
+        return WorkerOrders(self._generation, start, kill, acknowledged, leftovers)
 
     # ---------------------------------------------------------------- placement
 

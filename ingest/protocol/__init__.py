@@ -35,7 +35,7 @@ from ingest.protocol.publishing import (
     StageRequest,
 )
 from ingest.protocol.sequences import PROTOCOL_VERSION, SequenceRecord, SequenceRef, SequenceState
-from ingest.protocol.workers import EndedTask, RunningTask, WorkerHeartbeat, WorkerOrders
+from ingest.protocol.workers import EndedTask, KeptRows, RunningTask, WorkerHeartbeat, WorkerOrders
 
 __all__ = [
     "AllocateRequest",
@@ -46,6 +46,7 @@ __all__ = [
     "CommitterCommand",
     "EndedTask",
     "HeartbeatReply",
+    "KeptRows",
     "PROTOCOL_VERSION",
     "PartitionCounts",
     "PauseCommand",

@@ -34,9 +34,20 @@ class EndedTask:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptRows:
+    """Rows that an ended attempt has left on a middle manager's disk; ``sequence`` is the newest they belong to
+    (-1: there are none)."""
+
+    token: str
+    supervisor: str
+    group: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerHeartbeat:
     """A middle manager's state, sent at least once a second; the reply may be long-polled. ``generation`` is the
-    highest whose orders it has taken."""
+    highest whose orders it has taken, ``kept`` what it asks about now and then: whether it may go."""
 
     worker: str
     address: str
@@ -47,6 +58,7 @@ class WorkerHeartbeat:
     protocol: int = PROTOCOL_VERSION
     wait_ms: int = 0
     generation: int = 0
+    kept: tuple[KeptRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +69,4 @@ class WorkerOrders:
     start: tuple[TaskSpec, ...]
     kill: tuple[str, ...]  # tokens whose process must end now
     acknowledged: tuple[str, ...]  # ended tokens that need not be repeated
+    unneeded: tuple[str, ...] = ()  # of those kept: nothing of them is unpublished

@@ -311,6 +311,7 @@ class MiddleManager:
                 ended=tuple(ended for ended, _ in self._ended.values()),
                 wait_ms=wait_ms,
                 generation=self._generation,
+                kept=self._ended_sweep.kept(),
             )
         try:
             orders = self._overlord.beat(beat)
@@ -330,6 +331,9 @@ class MiddleManager:
             self._generation = orders.generation
             for token in orders.acknowledged:
                 self._acknowledge(token)
+            with self._lock:
+                busy = {(held.spec.supervisor, held.spec.group) for held in self._held.values()}
+            self._ended_sweep.remove(orders.unneeded, busy)
             for token in orders.kill:
                 self._kill(token)
             for spec in orders.start:

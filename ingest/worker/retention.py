@@ -1,7 +1,8 @@
 """Decides which files of attempts a middle manager may remove, and removes them; bounds the logs of running ones.
 
 An ended attempt's rows (``work/``) are kept until a later attempt of its group has linked them in
-or finished well, or a day has passed; its log and result are kept for a week and within a count.
+or finished well, the overlord says that nothing of them is unpublished, or a day has passed; its
+log and result are kept for a week and within a count.
 The wall clock alone removes nothing: it may jump, so that an hour must also have passed on the
 middle manager's own monotonic clock since it saw the end.
 """
@@ -10,13 +11,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+import threading
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from typing import Final
 
 import structlog
 
-from ingest.protocol import TaskSpec
+from ingest.appenderator.manifest import newest_sequence
+from ingest.protocol import KeptRows, TaskSpec
 from ingest.task.directory import AttemptDirectory, TaskResult
 
 ROWS_KEPT_MS: Final = 24 * 3_600_000
@@ -32,14 +35,34 @@ Attempt = tuple[TaskSpec, AttemptDirectory]
 
 
 class EndedSweep:
-    """Removes what no successor can need. For one thread."""
+    """Removes what no successor can need. For one thread, but for ``kept`` and ``remove``, which are safe from any."""
 
     def __init__(self) -> None:
         self._seen_ms: dict[str, int] = {}  # by token: when its end was first seen here, monotonic
+        self._lock = threading.Lock()
+        self._left: dict[str, tuple[KeptRows, AttemptDirectory]] = {}
+        self._to_ask: tuple[KeptRows, ...] = ()
+
+    def kept(self) -> tuple[KeptRows, ...]:
+        """The rows that the last sweep left, to be asked about once."""
+        with self._lock:
+            found, self._to_ask = self._to_ask, ()
+            return found
+
+    def remove(self, tokens: Sequence[str], busy: Set[tuple[str, int]]) -> None:
+        """Rows of which nothing is unpublished. Not of a group that runs here: a task that starts may be linking
+        them in at this moment; they are asked about again."""
+        with self._lock:
+            going = [self._left.pop(token) for token in tokens if token in self._left]
+        for rows, directory in going:
+            if (rows.supervisor, rows.group) not in busy:
+                log.info("rows of an ended attempt removed", path=str(directory.path), sequence=rows.sequence)
+                shutil.rmtree(directory.work, ignore_errors=True)
 
     def sweep(self, attempts: Sequence[Attempt], now_ms: int, monotonic_ms: int) -> None:
         """One pass over every attempt under a state root; ``now_ms`` is wall-clock time. Only acknowledged
         attempts are touched: their process is gone."""
+        left: dict[str, tuple[KeptRows, AttemptDirectory]] = {}
         ended: list[tuple[int, TaskSpec, AttemptDirectory, bool]] = []
         for spec, directory in attempts:
             result = directory.result() if directory.is_marked("acknowledged") else None
@@ -49,7 +72,11 @@ class EndedSweep:
                 is_old = may_age and result.ended_ms < now_ms - ROWS_KEPT_MS
                 if directory.work.exists() and (is_old or not _rows_needed(spec, result, attempts)):
                     shutil.rmtree(directory.work, ignore_errors=True)
+                elif directory.work.exists() and (newest := newest_sequence(directory.work)) is not None:
+                    left[spec.token] = (KeptRows(spec.token, spec.supervisor, spec.group, newest), directory)
         self._seen_ms = {spec.token: self._seen_ms[spec.token] for _, spec, _, _ in ended}
+        with self._lock:
+            self._left, self._to_ask = left, tuple(rows for rows, _ in left.values())
         ended.sort(key=lambda entry: entry[0])
         for number, (ended_ms, _, directory, may_age) in enumerate(ended):
             surplus = number < len(ended) - LOGS_KEPT_MAX

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ingest.protocol import TaskSpec
+from ingest.appenderator.manifest import MANIFEST_NAME, Manifest, StoredSequence, write_manifest
+from ingest.offsets import OffsetMap
+from ingest.protocol import KeptRows, SequenceRecord, SequenceRef, SequenceState, TaskSpec
 from ingest.task.directory import AttemptDirectory, TaskResult
 from ingest.worker import retention
 from ingest.worker.retention import ROWS_KEPT_MS, SEEN_MS, EndedSweep, bound_log
@@ -42,6 +44,27 @@ def test_rows_that_nobody_needs_go_at_once(tmp_path: Path) -> None:
     second[1].mark("restored")
     EndedSweep().sweep([first, second], ENDED_MS, 0)
     assert not first[1].work.exists() and second[1].work.exists()
+
+
+def test_rows_go_when_the_overlord_knows_them_published_unless_their_group_runs_here(tmp_path: Path) -> None:
+    (spec, directory), sweep = attempt(tmp_path, 1, None), EndedSweep()
+    record = SequenceRecord(SequenceRef("clicks", 0, 7), OffsetMap(), OffsetMap(), 1, 0, SequenceState.OPEN)
+    write_manifest(directory.work, Manifest(1, (StoredSequence(record, ()),)))
+    for busy in ({("clicks", 0)}, set()):
+        sweep.sweep([(spec, directory)], ENDED_MS, 0)
+        assert sweep.kept() == (KeptRows("token-1", "clicks", 0, 7),)
+        assert sweep.kept() == (), "asked about once a sweep"
+        sweep.remove(["token-1", "token-2"], busy)
+        assert directory.work.exists() == bool(busy)
+    sweep.sweep([(spec, directory)], ENDED_MS, 0)
+    assert sweep.kept() == () and directory.path.exists(), "its log and result stay"
+
+
+def test_rows_whose_manifest_cannot_be_read_wait_for_their_day(tmp_path: Path) -> None:
+    found, sweep = attempt(tmp_path, 1, None), EndedSweep()
+    (found[1].work / MANIFEST_NAME).write_bytes(b"{")
+    sweep.sweep([found], ENDED_MS, 0)
+    assert sweep.kept() == ()
 
 
 def test_a_log_that_grows_too_long_is_moved_aside_and_written_on(

@@ -8,14 +8,16 @@ from collections.abc import Callable
 from ingest.clock import ManualClock
 from ingest.errors import StoreUnreachable
 from ingest.metadata.memory import MemoryMetadataStore
-from ingest.metadata.records import DesiredState, NextSequence
+from ingest.metadata.records import AuditRow, DesiredState, NextSequence
 from ingest.offsets import OffsetMap
 from ingest.overlord.roster import FRESH_MS, WORKER_KEPT_MS, WorkerRoster
 from ingest.protocol import (
     AttemptRecord,
     AttemptState,
     EndedTask,
+    KeptRows,
     RunningTask,
+    SequenceRef,
     TaskSpec,
     WorkerHeartbeat,
     WorkerOrders,
@@ -77,6 +79,7 @@ class Cluster:
         running: tuple[str, ...] = (),
         ended: tuple[str, ...] = (),
         enabled: bool = True,
+        kept: tuple[KeptRows, ...] = (),
     ) -> WorkerOrders:
         return self.roster.beat(
             WorkerHeartbeat(
@@ -86,6 +89,7 @@ class Cluster:
                 enabled,
                 tuple(RunningTask("task", 1, token, 1, False) for token in running),
                 tuple(EndedTask("task", 1, token, None, "killed") for token in ended),
+                kept=kept,
             )
         )
 
@@ -287,3 +291,15 @@ def test_nothing_is_remembered_of_attempts_that_ended_and_workers_that_are_gone(
     cluster.beat("w1", running=(living,))
     assert len(cluster.roster) == 1 and [beat.worker for beat, _ in cluster.roster.workers()] == ["w1"]
     assert cluster.beat("w1", running=(living, "token-1")).kill == ("token-1",), "one that comes back is still refused"
+
+
+def test_a_worker_is_told_which_rows_of_ended_attempts_nobody_needs_any_more() -> None:
+    cluster = Cluster()
+    first = SequenceRef("clicks", cluster.group, 0)
+    cluster.store.seal(cluster.generation, first, OffsetMap({0: 5}), NextSequence(1, 0))
+    kept = tuple(KeptRows(f"token-{n}", "clicks", cluster.group, n) for n in (-1, 0, 1))
+    gone = KeptRows("token-gone", "clicks", cluster.group + 1, 9)
+    assert cluster.beat(kept=(*kept, gone)).unneeded == ("token--1", "token-gone")
+    cluster.store.void(cluster.generation, "clicks", cluster.group, 0, AuditRow(0, "clicks", "void", {}))
+    assert cluster.beat(kept=kept).unneeded == ("token--1", "token-0", "token-1")
+    assert cluster.beat().unneeded == ()
