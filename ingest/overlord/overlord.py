@@ -7,6 +7,8 @@ something with ``NotLeading``, which names who does.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,6 +166,19 @@ class Overlord:
 
     # ---------------------------------------------------------------- for operators
 
+    @contextmanager
+    def _wish(self, supervisor: str) -> Iterator[Term]:
+        """One wish at a time. One whose answer was lost may be stored, and asking again would be answered that all
+        is so already: the supervisor is told of it as soon as the store can be read."""
+        with self._wishing:
+            term = self.leading()
+            try:
+                yield term
+            except StoreUnreachable as error:
+                if not error.effect_known_absent:
+                    term.catch_up(supervisor, self._wishing)
+                raise
+
     def submit(self, posted: Any) -> tuple[SupervisorRecord, tuple[str, ...]]:
         """``offer`` without its answer whether anything changed."""
         offered = self.offer(posted)
@@ -179,8 +194,7 @@ class Overlord:
         """
         spec, warnings = judge_spec(self._unhidden(posted))
         desired = DesiredState.SUSPENDED if spec.suspended else DesiredState.RUNNING
-        with self._wishing:
-            term = self.leading()
+        with self._wish(spec.supervisor) as term:
             present = self._ports.store.supervisor(spec.supervisor)
             same = present is not None and present.spec == spec.posted and present.desired is desired
             if present is not None and same and skip_unmodified:
@@ -247,8 +261,7 @@ class Overlord:
         return self._desire(supervisor, DesiredState.TERMINATED)
 
     def _desire(self, supervisor: str, desired: DesiredState) -> SupervisorRecord:
-        with self._wishing:
-            term = self.leading()
+        with self._wish(supervisor) as term:
             present = self._ports.store.supervisor(supervisor)
             if present is None or present.desired is DesiredState.TERMINATED:
                 raise UnknownSupervisor(f"no supervisor is named {supervisor!r}")
@@ -290,9 +303,9 @@ class Overlord:
 
         The wish is stored when this returns: whoever leads carries it out, once.
         """
-        with self._wishing:
-            term, runner = self.leading(), self._runner(supervisor)
-            view, store = runner.view(), self._ports.store
+        with self._wish(supervisor) as term:
+            runner, store = self._runner(supervisor), self._ports.store
+            view = runner.view()
             topic, topic_id = view.spec.io.topic, view.stream.topic_id
             if store.offsets(supervisor, topic) is None:
                 raise WrongState(f"the stream of {supervisor!r} has not been reached yet: there is no offset to move")
@@ -304,9 +317,9 @@ class Overlord:
     def backfill(self, supervisor: str, task_count: int | None) -> str:
         """Jumps to the latest offsets, as by ``reset_offsets``, and leaves what is skipped to a new bounded supervisor,
         whose name it returns. Raises CannotBackfill, SpecError."""
-        with self._wishing:
-            term, runner = self.leading(), self._runner(supervisor)
-            view, store = runner.view(), self._ports.store
+        with self._wish(supervisor) as term:
+            runner, store = self._runner(supervisor), self._ports.store
+            view = runner.view()
             name = f"{supervisor}_backfill_{self._ports.tokens()[-8:]}"
             stored = store.offsets(supervisor, view.spec.io.topic)
             wish = store.ask_reset(term.generation, backfill_wish(view, stored, name, task_count, self._now_ms()))

@@ -26,7 +26,7 @@ from ingest.overlord.served import ServedVersions
 from ingest.overlord.tally import Tally
 from ingest.spec import SupervisorSpec, parse_supervisor_spec
 from ingest.supervisor.deliveries import Deliveries
-from ingest.supervisor.messages import Event
+from ingest.supervisor.messages import Event, StoreRefused
 from ingest.supervisor.ports import RunnerPorts, SupplierFactory, TaskClient, TokenSource
 from ingest.supervisor.report import lag, named
 from ingest.supervisor.runner import SupervisorRunner
@@ -92,12 +92,7 @@ class Term:
     def start(self) -> None:
         """Starts one runner per supervisor, also for terminated ones with rows still to publish."""
         for record in self._records():
-            try:
-                spec, _ = parse_supervisor_spec(record.spec)
-            except SpecError as error:
-                log.error("stored spec not understood", supervisor=record.supervisor, error=str(error))
-                continue
-            self.supervise(record, spec)
+            self._supervise_stored(record)
         self._duties.start()
 
     def stop(self) -> None:
@@ -146,8 +141,38 @@ class Term:
                 continue
             for record in records:
                 if self.runner(record.supervisor) is None:
-                    self.supervise(record, parse_supervisor_spec(record.spec)[0], only_new=True)
+                    self._supervise_stored(record, only_new=True)
             return
+
+    def _supervise_stored(self, record: SupervisorRecord, *, only_new: bool = False) -> None:
+        """``supervise``; a spec that an earlier version took and this one does not is passed over."""
+        try:
+            spec, _ = parse_supervisor_spec(record.spec)
+        except SpecError as error:
+            log.error("stored spec not understood", supervisor=record.supervisor, error=str(error))
+            return
+        self.supervise(record, spec, only_new=only_new)
+
+    def catch_up(self, supervisor: str, wishing: threading.Lock) -> None:
+        """Soon tells the supervisor what is stored of it: a wish may be, whose answer was lost. ``wishing`` is held
+        then, so that no later wish is told before an earlier one."""
+        args = (supervisor, wishing)
+        threading.Thread(target=self._catch_up, args=args, name=f"catch-up-{supervisor}", daemon=True).start()
+
+    def _catch_up(self, supervisor: str, wishing: threading.Lock) -> None:
+        while not self._over.is_set():
+            try:
+                with wishing:
+                    record = self._ports.store.supervisor(supervisor)
+                    gone = record is None or record.desired is DesiredState.TERMINATED
+                    if record is not None and not (gone and self.runner(supervisor) is None):
+                        self._supervise_stored(record)
+                        why = "the answer to a wish was lost"  # it may have been a reset: all is read again
+                        self.post(supervisor, StoreRefused(self._ports.clock.monotonic_ms(), why))
+            except StoreUnreachable:
+                self._over.wait(LOOK_AGAIN_S)
+            else:
+                return
 
     def runner(self, supervisor: str) -> SupervisorRunner | None:
         with self._lock:
@@ -200,5 +225,5 @@ class Term:
                 self._over.wait(LOOK_AGAIN_S)
                 continue
             if record is not None and record.desired is not DesiredState.TERMINATED:
-                self.supervise(record, parse_supervisor_spec(record.spec)[0])
+                self._supervise_stored(record)
             return

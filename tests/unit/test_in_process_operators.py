@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ingest.errors import TaskUnreachable
+from ingest.errors import StoreUnreachable, TaskUnreachable
 from ingest.offsets import OffsetMap
 from ingest.overlord.changing import WrongState
 from ingest.overlord.overlord import UnknownSupervisor
@@ -267,3 +267,42 @@ def test_a_drain_right_after_the_start_loses_nothing_with_two_replicas(system: S
     system.overlord.suspend("clicks")
     eventually(lambda: system.rows_published() == 300)
     chain_is_whole(system)
+
+
+def lose_the_answer(system: System, method: str) -> None:
+    """The next call of the store's ``method`` is carried out, and its caller never hears so."""
+
+    def lose(called: str) -> None:
+        if called == method:
+            system.store.hooks.after_commit = None
+            raise StoreUnreachable("cut off", effect_known_absent=False)
+
+    system.store.hooks.after_commit = lose
+
+
+def test_a_wish_whose_answer_was_lost_is_carried_out_without_another_word(system: System) -> None:
+    running(system)
+    feed(system, 20)
+    eventually(lambda: system.records_read() == 20)
+    overlord = system.overlord
+    lose_the_answer(system, "set_desired")
+    with pytest.raises(StoreUnreachable):
+        overlord.suspend("clicks")
+    eventually(lambda: system.rows_published() == 20 and not system.tasks(), what="it is suspended")
+    lose_the_answer(system, "ask_reset")
+    with pytest.raises(StoreUnreachable):
+        overlord.reset_offsets("clicks", OffsetMap({0: 5}))
+    eventually(lambda: system.committed() == OffsetMap({0: 5}), what="it is reset")
+    lose_the_answer(system, "put_supervisor")
+    with pytest.raises(StoreUnreachable):
+        overlord.submit(spec(maxRowsPerSegment=10))
+    eventually(lambda: bool(system.tasks()), what="it runs under the new spec")
+    eventually(lambda: overlord.spec("clicks").tuning.max_rows_per_segment == 10)
+    lose_the_answer(system, "set_desired")
+    with pytest.raises(StoreUnreachable):
+        overlord.terminate("clicks")
+    eventually(lambda: overlord.leading().runner("clicks") is None, what="it is gone")
+    lose_the_answer(system, "put_supervisor")
+    with pytest.raises(StoreUnreachable):
+        overlord.submit(spec())
+    eventually(lambda: bool(system.tasks()), what="it is there again")
