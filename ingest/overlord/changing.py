@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ingest.errors import IngestError
+from contextlib import suppress
+from dataclasses import replace
+
+from ingest.errors import IngestError, SpecError
 from ingest.metadata.records import SpecGuard
 from ingest.metadata.store import MetadataStore
 from ingest.spec import IOConfig, SupervisorSpec, parse_supervisor_spec
@@ -26,14 +29,26 @@ def check_change(store: MetadataStore, spec: SupervisorSpec) -> SpecGuard:
         return SpecGuard()
     name, old, new = spec.supervisor, parse_supervisor_spec(present.spec)[0].io, spec.io
     idle = not store.groups(name)
-    if old.topic != new.topic:
-        if not idle:
-            raise WrongState(
-                f"supervisor {name!r} still reads topic {old.stream!r}: suspend it, wait until its tasks "
-                f"have ended, then post the spec with topic {new.stream!r}"
-            )
-        return SpecGuard(idle=True)
-    return _check_bounds(store, name, old, new, idle)
+    if old.topic == new.topic:
+        return _check_bounds(store, name, old, new, idle)
+    if not idle:
+        raise WrongState(
+            f"supervisor {name!r} still reads topic {old.stream!r}: suspend it, wait until its tasks "
+            f"have ended, then post the spec with topic {new.stream!r}"
+        )
+    before = None if new.bounds is None else _last_of(store, name, new.topic)
+    return SpecGuard(idle=True) if before is None else replace(_check_bounds(store, name, before, new, idle), idle=True)
+
+
+def _last_of(store: MetadataStore, name: str, topic: str) -> IOConfig | None:
+    """The newest spec by which the supervisor read this topic: its stored offsets go by that one."""
+    for entry in store.history(name):
+        if entry.spec is not None:
+            with suppress(SpecError):  # of an earlier version
+                io = parse_supervisor_spec(entry.spec)[0].io
+                if io.topic == topic:
+                    return io
+    return None
 
 
 def _check_bounds(store: MetadataStore, name: str, old: IOConfig, new: IOConfig, idle: bool) -> SpecGuard:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ingest.metadata.records import AuditRow, ResetWish
+from ingest.metadata.records import AuditRow, DesiredState, ResetWish
 from ingest.offsets import OffsetMap
 from ingest.overlord.backfilling import CannotBackfill
 from tests.in_process import System, ThreadWorker, click, eventually, spec
@@ -77,6 +77,9 @@ def each_record_once(system: System, later: str) -> None:
 
 def test_the_first_goes_on_at_the_latest_offsets_and_a_second_reads_what_was_skipped(system: System) -> None:
     behind(system)
+    generation = system.overlord.leading().generation
+    odd = {"type": "of a later version"}  # is passed over
+    system.store.put_supervisor(generation, "aside", "clicks", odd, DesiredState.RUNNING, 0)
     later = system.overlord.backfill("clicks", 2)
     eventually(lambda: not system.store.reset_wishes(None), what="it jumps")
     record = system.store.supervisor(later)

@@ -30,6 +30,13 @@ def bounded(starts: dict[str, Any], ends: dict[str, Any], **tuning: Any) -> dict
     return posted
 
 
+def elsewhere() -> dict[str, Any]:
+    """Of another topic, which is not read for now."""
+    posted = spec()
+    posted["spec"]["ioConfig"]["topic"] = "views"
+    return posted | {"suspended": True}
+
+
 def state(system: System) -> str:
     system.look()
     return str(system.overlord.status("clicks")["payload"]["state"])
@@ -82,6 +89,12 @@ def test_later_ends_are_read_on_to_and_other_starts_are_refused(system: System) 
     complete(system)
     chain = [(row.start[0], row.end[0]) for row in system.ledger()]
     assert chain == [(10, 20), (20, 50)]
+    eventually(lambda: not system.store.groups("clicks"))
+    system.overlord.submit(elsewhere())
+    with pytest.raises(WrongState, match="from other offsets"):
+        system.overlord.submit(bounded({"0": 0}, {"0": 60}))
+    system.overlord.submit(bounded({"0": 10}, {"0": 60}))
+    eventually(lambda: system.look() and system.rows_published() == 50)
 
 
 def test_a_range_beside_offsets_that_are_stored_is_refused(system: System) -> None:
