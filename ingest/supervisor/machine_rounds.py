@@ -197,11 +197,16 @@ class RoundRules(ReaderRules):
             replica.told = news
 
     def on_task_silent(self, event: TaskSilent) -> list[Command]:
-        """Not delivered. Within its deadline a step tries again by time, not at once."""
+        """Not delivered. Within its deadline a step tries again by time, not at once: an end at the next tick, for
+        who has not heard it stands still."""
         found = self.find(event.token)
-        if found is None or not isinstance(event.command, PauseCommand):
+        if found is None:
             return []
-        group, _ = found
+        group, replica = found
+        if isinstance(event.command, SealCommand) and self.now_ms - replica.heard_ms < self.config.silence_ms:
+            replica.tell_ms = self.now_ms
+        if not isinstance(event.command, PauseCommand):
+            return []
         round_ = group.round
         if round_ is None or round_.number != event.command.round or round_.step is not RoundStep.PAUSING:
             return []

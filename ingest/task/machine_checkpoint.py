@@ -132,9 +132,10 @@ class CheckpointRules(SequenceRules):
         return pause is not None and pause.round >= 0 and (generation, round_number) >= (pause.generation, pause.round)
 
     def end_own_pause(self) -> list[Command]:
-        """What the task asked for is known: its sequence has an end, or is void."""
+        """What the task asked for is known: its sequence has an end, or is void. A round that another's ask began
+        may have paused it meanwhile: that pause was for the same end, and need not wait to be told it."""
         if self.ask is not None and (self.open_sequence is None or self.open_sequence.number != self.ask.number):
-            if self.pause is not None and self.pause.round < 0:
+            if self.pause is not None:
                 self._resume()
             self.ask = None
         return []

@@ -18,7 +18,7 @@ BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
 # The seed that catches it first. `python -m tests.simulation.mutants 150` counts how many do.
 SEEN = {
-    "told-late-keeps": 10,
+    "told-late-keeps": 2,
     "publish-early": 0,
     "unknown-is-success": 13,
     "unknown-is-final": 7,
@@ -44,7 +44,7 @@ SEEN = {
     "reset-keeps-epoch": 1,
     "sweep-published": 0,
     "numbers-reused": 1,
-    "generation-unchecked": 43,
+    "generation-unchecked": 107,
     "task-decides": 0,
     "no-join": 0,
     "moves-back": 7,
@@ -55,9 +55,8 @@ SEEN = {
     "broken-spec-kept": 20,
     "expired-not-moved": 34,
     "claims-ignored": 95,
-    "waiting-holds-slot": 151,
-    "stopping-unheard": 10296,
-    "late-look-truncates": 24,
+    "waiting-holds-slot": 340,
+    "late-look-truncates": 89,
     "bad-never-stop": 14,
     "bad-forgotten": 166,
     "bad-no-final-round": 14,
@@ -65,8 +64,8 @@ SEEN = {
     "idle-unread": 9,
     "idle-tasks-stay": 9,
     "kills-are-failures": 20,
-    "session-unheeded": 3,
-    "session-version-only": 3,
+    "session-unheeded": 19,
+    "session-version-only": 19,
     "session-keeps-epochs": 267,
     "session-segment-lost": 3,
     "range-unread": 42,
@@ -150,6 +149,10 @@ UNSEEN: dict[str, tuple[str, str] | tuple[str, str, dict[str, object]]] = {
     "scales-while-moving": (SCALING, "test_no_further_step_is_taken_while_partitions_move"),
     "refused-reset-stays": (GROUPS, "test_a_refused_reset_is_tried_again"),
     "no-cut-over": (ROUNDS, "test_a_new_spec_cuts_over_at_a_checkpoint_even_if_nothing_was_read"),
+    "stopping-unheard": (
+        REPLICAS,
+        "test_a_task_that_an_earlier_leader_told_to_leave_gets_a_successor_from_the_next_one",
+    ),
     "ends-not-taken": (REPLICAS, "test_a_crashed_attempt_is_replaced_on_its_worker_after_a_growing_wait"),
     "last-fenced-at-once": (
         REPLICAS,

@@ -67,6 +67,18 @@ def test_who_fills_the_next_sequence_before_all_have_taken_the_end_does_not_stan
     assert [record.ref.number for record in lead.seal_sent_to("t2").sequences] == [0, 1, 2]
 
 
+def test_a_replica_that_the_end_did_not_reach_is_told_again_at_the_next_tick() -> None:
+    lead = two_replicas()
+    lead.ask("t1", FIRST, 5, 3)
+    lead.paused("t2", round_number(lead), 0, 4, 9)
+    seal = lead.seal_sent_to("t2")
+    lead.took("t1", lead.seal_sent_to("t1"))
+    lead.post(m.TaskSilent(lead.now_ms, "t2", seal))
+    assert lead.sent(SealCommand) == [], "not at once: it would be asked without a breath"
+    lead.tick(200)
+    assert lead.sent(SealCommand) == ["t2"]
+
+
 def test_after_the_pausing_deadline_it_goes_on_with_those_that_reported() -> None:
     lead = two_replicas()
     lead.ask("t1", FIRST, 5, 3)

@@ -83,6 +83,14 @@ def test_a_question_that_was_not_heard_ends_no_pause_of_a_round() -> None:
     assert task.machine.status() is S.PAUSED
 
 
+def test_the_answer_to_its_ask_ends_the_pause_of_the_round_that_it_began() -> None:
+    task = paused_by_ask()
+    task.pause()  # another replica's ask began the round
+    task.answered(0, sealed(0, at(0, 0), at(100, 0)), opened(1, at(100, 0)))
+    assert task.machine.view().status is S.READING
+    assert task.pause().refused is not None, "a late copy does not begin it again"
+
+
 def test_an_answer_without_sequences_leaves_it_paused() -> None:
     task = paused_by_ask()
     task.answered(0)
