@@ -128,7 +128,7 @@ class QuerySettings(_Section):
     memory_limit_bytes: int = Field(default=2 * 2**30, ge=64 * 2**20)
     timeout_ms: int = Field(default=300_000, ge=1)
     long_rows: int = Field(default=20_000_000, ge=1)
-    nice: int = Field(default=10, ge=0, le=19)
+    nice: int = Field(default=5, ge=0, le=19)
     results_max_bytes: int = Field(default=64 * 2**20, ge=0)
     cache_max_bytes: int = Field(default=10 * 2**30, ge=2**20)
     mirror_max_bytes: int = Field(default=4 * 2**30, ge=2**20)
