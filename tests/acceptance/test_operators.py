@@ -183,3 +183,42 @@ def test_a_server_says_what_its_threads_are_doing_and_goes_on(service: Service) 
     os.kill(service.proc.pid, signal.SIGUSR1)
     wait_for(lambda: "most recent call first" in service.tail(400), 10, "the stacks are in the log")
     assert service.client.health()
+
+
+def test_a_range_is_planned_read_completed_and_reads_nothing_else(service: Service, kafka: KafkaCluster) -> None:
+    table = Table(service, kafka.bootstrap)
+    table.send()
+    ends = {str(partition): COUNT // PARTITIONS // 2 for partition in range(PARTITIONS)}
+    posted = table.spec()
+    posted["spec"]["ioConfig"] |= {
+        "boundedStreamConfig": {"startSequenceNumbers": dict.fromkeys(ends, 100), "endSequenceNumbers": ends},
+        "taskCount": 1,
+    }
+    file = service.home / f"{table.name}.json"
+    file.write_text(json.dumps(posted))
+    plan = json.loads(service.cli("supervisor", "plan", str(file), "--records", "40", "--json"))
+    assert (plan["action"], plan["problems"], plan["from"]) == ("create", [], dict.fromkeys(ends, 100))
+    assert plan["sample"]["planned"] == {"rows": 40, "good": 40}
+    table.client.submit(posted)
+    wait_for(lambda: table.status()["state"] == "COMPLETED", 60, "it is completed")
+    table.send(400)
+    rows = sum(ends.values()) - 100 * PARTITIONS
+    wait_for(lambda: table.published() == rows, 30, "its rows are published")
+    assert table.count() == rows and table.status()["state"] == "COMPLETED"
+    service.verify(table.name)
+    plan = json.loads(service.cli("supervisor", "plan", str(file), "--records", "0", "--json"))
+    assert (plan["action"], plan["committed"]) == ("none", ends)
+
+
+def test_a_quiet_supervisor_goes_idle_and_wakes_with_exact_rows(service: Service, kafka: KafkaCluster) -> None:
+    table = Table(service, kafka.bootstrap)
+    table.send()
+    posted = table.spec()
+    posted["spec"]["ioConfig"]["idleConfig"] = {"enabled": True, "inactiveAfterMillis": 500}
+    table.client.submit(posted)
+    wait_for(lambda: table.status()["state"] == "IDLE", 60, "it is idle")
+    wait_for(lambda: not table.status()["activeTasks"] and table.published() == COUNT, 30, "its tasks have ended")
+    table.send()
+    wait_for(lambda: table.count() == 2 * COUNT, 60, "it wakes")
+    wait_for(lambda: table.published() == 2 * COUNT, 60, "and publishes")
+    service.verify(table.name)
