@@ -67,7 +67,7 @@ class MemoryOffsets(MemoryBase):
     def add_partitions(self, generation: int, supervisor: str, topic: str, starts: OffsetMap) -> StreamOffsets:
         with self._writing("add_partitions", generation) as state:
             stored = self._stream((supervisor, topic))
-            fresh = rules.with_partitions(stored, starts)
+            fresh = rules.with_partitions(stored, starts, self._other_epochs(stored))
             if fresh != stored:
                 self._store_stream(fresh)
                 self._raise_version(state.stream_tables[(supervisor, topic)])
@@ -162,14 +162,17 @@ class MemoryOffsets(MemoryBase):
             repeated = audit in state.audit[-REPEATS_MAX:]
             return stored if repeated else self._reset(stored, moves, topic_id, audit)
 
+    def _other_epochs(self, stored: StreamOffsets) -> OffsetMap:
+        mine = (s for s in self.state.streams.values() if s.supervisor == stored.supervisor and s.topic != stored.topic)
+        return furthest(*(stream.epochs for stream in mine))
+
     def _reset(self, stored: StreamOffsets, moves: OffsetMap, topic_id: str | None, audit: AuditRow) -> StreamOffsets:
         unpublished = self._unpublished(stored.supervisor, stored.topic)
         holders = [r.ref for r in unpublished if not moves.keys().isdisjoint(r.start)]
         self._void(rules.dependents(holders, unpublished))
         places = self.state.places.get((stored.supervisor, stored.topic), ())
-        mine = (s for s in self.state.streams.values() if s.supervisor == stored.supervisor and s.topic != stored.topic)
-        others = furthest(*(stream.epochs for stream in mine))
-        moved = rules.reset_stream(stored, moves, with_moved_ids(stored.topic_id, topic_id, places, moves), others)
+        ids = with_moved_ids(stored.topic_id, topic_id, places, moves)
+        moved = rules.reset_stream(stored, moves, ids, self._other_epochs(stored))
         self._store_stream(moved)
         self.state.audit.append(audit)
         self._raise_version(self.state.stream_tables[stored.supervisor, stored.topic])

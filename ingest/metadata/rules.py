@@ -357,12 +357,14 @@ def first_epoch(highest: int | None) -> int:
     return 0 if highest is None else highest + 1
 
 
-def with_partitions(stored: StreamOffsets, starts: OffsetMap) -> StreamOffsets:
-    """The stream with rows for those of ``starts`` that it did not know (PR-11)."""
+def with_partitions(stored: StreamOffsets, starts: OffsetMap, others: Mapping[int, int] | None = None) -> StreamOffsets:
+    """The stream with rows for those of ``starts`` that it did not know (PR-11); ``others`` as for a reset."""
     new = OffsetMap((p, o) for p, o in starts.items() if p not in stored.committed)
+    lowest = min(stored.epochs.values(), default=0)
+    epochs = {p: max(lowest, (others or {}).get(p, -1) + 1) for p in new}
     return replace(
         stored,
         committed=stored.committed.with_(new),
-        epochs=stored.epochs.with_(dict.fromkeys(new, min(stored.epochs.values(), default=0))),
+        epochs=stored.epochs.with_(epochs),
         starts=stored.starts.with_(new),
     )

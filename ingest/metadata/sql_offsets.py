@@ -80,7 +80,7 @@ class SqlOffsets(SqlBase):
             stream = require_stream(connection, supervisor, topic)
             old = load_offsets(connection, supervisor, topic)
             assert old is not None
-            fresh = rules.with_partitions(old, starts)
+            fresh = rules.with_partitions(old, starts, _other_epochs(connection, stream))
             if fresh != old:
                 update_partitions(connection, old, fresh)
                 raise_version(connection, stream.datasource)
@@ -274,15 +274,20 @@ def _reset(
     holders = [r.ref for r in unpublished if not moves.keys().isdisjoint(r.start)]
     void_sequences(connection, rules.dependents(holders, unpublished))
     places = load_places(connection, stream.supervisor, stream.topic)
-    columns = t.stream_offsets.c
-    others = sa.select(columns.partition, sa.func.max(columns.epoch)).group_by(columns.partition)
-    others = others.where(columns.supervisor == stream.supervisor, columns.topic != stream.topic)
-    epochs = {partition: epoch for partition, epoch in connection.execute(others)}
-    fresh = rules.reset_stream(old, moves, with_moved_ids(old.topic_id, topic_id, places, moves), epochs)
+    ids = with_moved_ids(old.topic_id, topic_id, places, moves)
+    fresh = rules.reset_stream(old, moves, ids, _other_epochs(connection, stream))
     update_partitions(connection, old, fresh)
     append_audit(connection, audit)
     raise_version(connection, stream.datasource)
     return fresh
+
+
+def _other_epochs(connection: Connection, stream: Row[Any]) -> dict[int, int]:
+    """The highest epoch of each number of a partition in the supervisor's other streams."""
+    columns = t.stream_offsets.c
+    others = sa.select(columns.partition, sa.func.max(columns.epoch)).group_by(columns.partition)
+    others = others.where(columns.supervisor == stream.supervisor, columns.topic != stream.topic)
+    return {partition: epoch for partition, epoch in connection.execute(others)}
 
 
 def _jump(connection: Connection, stream: Row[Any], wish: ResetWish, audit: AuditRow) -> StreamOffsets:

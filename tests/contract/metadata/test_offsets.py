@@ -53,6 +53,18 @@ def test_partitions_found_later_are_added_and_known_ones_stay(world: World) -> N
         world.store.add_partitions(world.generation, SUPERVISOR, "unknown", at(p0=0))
 
 
+def test_a_partition_found_later_has_no_epoch_of_another_topic(world: World) -> None:
+    """What was answered of it there would pass for what is answered here."""
+    store, generation = world.store, world.generation
+    store.init_offsets(generation, SUPERVISOR, TABLE, "second", None, at(p0=0, p1=0, p2=0))
+    store.reset_offsets(generation, SUPERVISOR, "second", at(p2=900), None, audit())
+    store.reset_offsets(generation, SUPERVISOR, TOPIC, at(p0=0, p1=0), None, audit("back"))
+    second = store.offsets(SUPERVISOR, "second")
+    assert second is not None and second.epochs == at(p0=1, p1=1, p2=2)
+    added = store.add_partitions(generation, SUPERVISOR, TOPIC, at(p2=3, p3=0))
+    assert added.epochs == at(p0=2, p1=2, p2=3, p3=2)
+
+
 def test_a_group_starts_at_the_committed_offsets(world: World) -> None:
     world.publish(world.ready(at(p0=5, p1=7), last=True))
     record = world.open(1)
