@@ -56,11 +56,15 @@ def look(client: Client, produced: Callable[[int], int]) -> Picture:
 
 def as_text(picture: Picture) -> RenderableType:
     """The whole picture for a screen or a page."""
-    head = Text(f"{picture.rows:,} rows: {picture.published:,} published, {picture.live:,} live", style="bold green")
+    head = Text(_counts(picture), style="bold green")
     parts: list[RenderableType] = [head, Text(f"{picture.produced:,} events produced", style="dim"), Text()]
     for question, rows in ((TOTALS, picture.totals), (CHANNELS, picture.channels), (RECENT, picture.recent)):
         parts += [Text(question, style="cyan"), _table(rows), Text()]
     return Group(*parts)
+
+
+def _counts(picture: Picture) -> str:
+    return f"{picture.rows:,} rows: {picture.published:,} published, {picture.live:,} live"
 
 
 def _table(rows: list[dict[str, Any]]) -> RenderableType:
@@ -105,10 +109,11 @@ class Screen:
             self._live.update(as_text(picture), refresh=True)
             return
         now_s = time.monotonic()
-        if now_s >= self._line_due_s:
-            self._line_due_s = now_s + LINE_S
-            self.say(f"{picture.rows} rows: {picture.published} published, {picture.live} live")
         if now_s >= self._picture_due_s:
             self._picture_due_s = now_s + PICTURE_S
+            self._line_due_s = now_s + LINE_S
             self._console.print(as_text(picture))
             self._printed = picture
+        elif now_s >= self._line_due_s:
+            self._line_due_s = now_s + LINE_S
+            self.say(_counts(picture))

@@ -301,7 +301,7 @@ def main(words: list[str] | None = None) -> int:
     try:
         done = producer.run(stop)
     except ProducerFailed as e:
-        sys.stderr.write(f"the producer stopped: {e}\n")
+        sys.stderr.write(f"error: {e}\n")
         return 1
     sys.stdout.write(json.dumps(asdict(done)) + "\n")
     return 0

@@ -35,7 +35,7 @@ def test_wheel_holds_every_file_of_the_packages_and_no_test(wheel: zipfile.ZipFi
 
 def test_wheel_names_its_command_and_licence(wheel: zipfile.ZipFile) -> None:
     [entry_points] = [name for name in wheel.namelist() if name.endswith("entry_points.txt")]
-    assert "siltstone = server.cli:main" in wheel.read(entry_points).decode()
+    assert "siltstone = server.__main__:main" in wheel.read(entry_points).decode()
     assert [name for name in wheel.namelist() if name.endswith("licenses/LICENSE")]
 
 

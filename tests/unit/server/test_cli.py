@@ -6,12 +6,14 @@ import resource
 import socket
 import subprocess
 import sys
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import siltstone
+from server.__main__ import main
 from server.cli import app
 from server.cli_output import supervisor_status
 
@@ -49,6 +51,24 @@ def test_help_takes_little_time_and_loads_nothing_heavy() -> None:
     assert "supervisor" in done.stdout and done.stderr == ""
     cpu_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     assert cpu_s < 0.25 * 2, f"{cpu_s:.2f} s; 0.25 s on a machine that does nothing else"
+
+
+class _CtrlC(MetaPathFinder):
+    """Somebody presses it while the command line is being loaded."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "server.cli":
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_the_command_is_being_loaded_ends_with_130_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "server.cli")
+    monkeypatch.setattr(sys, "meta_path", [_CtrlC(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
 
 
 def test_the_version_is_told() -> None:

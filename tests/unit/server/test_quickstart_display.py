@@ -35,6 +35,7 @@ def test_the_answers_are_printed_every_ten_seconds(
         now += 1.0
     assert [at for at, text in enumerate(printed) if "SELECT channel" in text] == [0, 10, 20]
     assert [at for at, text in enumerate(printed) if " rows: " in text] == [0, 5, 10, 15, 20]
+    assert max(text.count(" rows: ") for text in printed) == 1
 
 
 def test_the_producer_is_asked_after_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from server.quickstart import producer
 from server.quickstart.edits import Edits, spelt
 
 NOW_MS = 1_800_000_000_123
@@ -58,3 +61,17 @@ def test_times_are_moved_to_now_and_late_ones_behind_it(edits: Edits) -> None:
         else:
             assert "2027-01-15T05:00" <= event["time"] <= "2027-01-15T07:00:00.123Z"
     assert any(edit.malformed for edit in day) and any(edit.late_by_ms for edit in day)
+
+
+def test_a_producer_that_reaches_no_broker_says_so_in_the_line_that_its_parent_shows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(producer, "_WAIT_S", 0.05)
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        assert producer.main(["--kafka", "127.0.0.1:9", "--state", str(tmp_path / "state.json")]) == 1
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: no broker answers at 127.0.0.1:9: ")
