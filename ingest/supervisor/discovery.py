@@ -66,6 +66,7 @@ class StreamDiscovery:
         self._time_lags: TimeLags | None = None
         self._wake = threading.Event()
         self._stopping = False
+        self._telling = threading.Lock()
         self._view = StreamView()
         self._thread = threading.Thread(target=self._run, name=f"discovery-{supervisor}", daemon=True)
 
@@ -77,8 +78,9 @@ class StreamDiscovery:
         self._read, self._time_lags = read, TimeLags(self._build, every_ms, self._clock)
 
     def stop(self) -> None:
-        """Asks the thread to end; does not wait for a call to a silent broker."""
-        self._stopping = True
+        """Asks the thread to end; does not wait for a call to a silent broker. Nothing is posted after it."""
+        with self._telling:
+            self._stopping = True
         self._wake.set()
 
     def look_now(self) -> None:
@@ -122,12 +124,13 @@ class StreamDiscovery:
         else:
             starts = log_starts.restrict(p for p in partitions if p not in stored.committed)
         starts = self.carry_on(starts, topic_id)
-        if self._stopping:
-            return
         committed = OffsetMap() if stored is None else stored.committed
         lags = self._view.time_lags
-        self._view = StreamView(log_starts, log_ends, self._clock.now_ms(), None, topic_id, lags, self.places)
-        self._post(StreamSeen(began_ms, topic_id, starts, log_starts, log_ends, committed=committed))
+        with self._telling:
+            if self._stopping:
+                return
+            self._view = StreamView(log_starts, log_ends, self._clock.now_ms(), None, topic_id, lags, self.places)
+            self._post(StreamSeen(began_ms, topic_id, starts, log_starts, log_ends, committed=committed))
         if self._time_lags is not None and self._read is not None:
             self._view = replace(
                 self._view, time_lags=self._time_lags.measure(furthest(committed, self._read()), log_ends)
@@ -143,5 +146,6 @@ class StreamDiscovery:
             return
         if not isinstance(error, IngestError):
             log.error("look at the stream broke", exc_info=error)
-        # Also a secret that is not to be had: nothing of the stream can be seen.
-        self._post(StreamFailed(self._clock.monotonic_ms(), message))
+        with self._telling:
+            if not self._stopping:  # also a secret that is not to be had: nothing of the stream can be seen
+                self._post(StreamFailed(self._clock.monotonic_ms(), message))

@@ -158,10 +158,11 @@ class SupervisorRunner:
         """An operator's wish that is already stored: another spec, suspend, resume or terminate."""
         config = config_of(spec, record.version)
         other = spec.posted != self._spec.posted
+        if other:  # what the old spec's starts were judged by must not come after the new one
+            self._discovery.stop()
         self.post(DesiredChanged(self._ports.clock.monotonic_ms(), record.desired, config, other))
         if other:
             self._spec = spec
-            self._discovery.stop()
             self._discovery = self._discover(spec)
             self._discovery.start()
 

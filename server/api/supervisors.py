@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -10,10 +11,13 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from ingest.errors import SpecError
 from ingest.metadata.records import DesiredState, SpecVersion, SupervisorRecord
 from ingest.metadata.store import MetadataStore
 from ingest.offsets import OffsetMap
+from ingest.overlord.changing import WrongState
 from ingest.overlord.overlord import Overlord, UnknownSupervisor
+from ingest.spec import parse_supervisor_spec
 from segments.civil import format_iso_ms
 from server.api import openapi
 from server.api.answers import BadRequest, JsonResponse
@@ -171,16 +175,18 @@ def _add_moves(router: APIRouter, overlord: Overlord) -> None:
 
 
 def _add_all(router: APIRouter, overlord: Overlord, store: MetadataStore) -> None:
+    wish = {
+        DesiredState.SUSPENDED: overlord.suspend,
+        DesiredState.RUNNING: overlord.resume,
+        DesiredState.TERMINATED: overlord.terminate,
+    }
+
     def each(wanted: DesiredState) -> Response:
         for record in store.supervisors():
-            if record.desired is wanted:
-                continue
-            if wanted is DesiredState.SUSPENDED:
-                overlord.suspend(record.supervisor)
-            elif wanted is DesiredState.RUNNING:
-                overlord.resume(record.supervisor)
-            else:
-                overlord.terminate(record.supervisor)
+            if record.desired is not wanted:
+                # One that is so already, is gone, or whose spec is not understood must not keep the wish from the rest.
+                with suppress(WrongState, UnknownSupervisor, SpecError):
+                    wish[wanted](record.supervisor)
         return JsonResponse({"status": "success"})
 
     @router.post("/suspendAll")
@@ -213,7 +219,10 @@ def _spec_of(record: SupervisorRecord) -> dict[str, Any]:
 
 
 def _summary(overlord: Overlord, record: SupervisorRecord, full: bool, system: bool) -> dict[str, Any]:
-    payload = overlord.status(record.supervisor)["payload"]
+    try:
+        payload = overlord.status(record.supervisor)["payload"]
+    except UnknownSupervisor:  # one of many must not hide the others
+        payload = _unsupervised(record)
     summary: dict[str, Any] = {
         "id": record.supervisor,
         "state": payload["state"],
@@ -226,6 +235,17 @@ def _summary(overlord: Overlord, record: SupervisorRecord, full: bool, system: b
         summary |= {"dataSource": record.datasource, "type": "kafka", "source": payload["stream"]}
         summary |= {"specString": orjson.dumps(spec).decode()} if system else {"spec": spec}
     return summary
+
+
+def _unsupervised(record: SupervisorRecord) -> dict[str, Any]:
+    """Of one that nothing runs for: not yet, no longer, or never, as this version does not understand its spec."""
+    try:
+        stream, state = parse_supervisor_spec(record.spec)[0].io.stream, "PENDING"
+    except SpecError:
+        stream, state = None, "UNHEALTHY_SUPERVISOR"
+    suspended = record.desired is DesiredState.SUSPENDED
+    healthy = state == "PENDING"
+    return {"state": state, "detailedState": state, "healthy": healthy, "suspended": suspended, "stream": stream}
 
 
 def _version(item: SpecVersion) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ingest.metadata.records import DesiredState
 from tests.in_process import click, eventually, spec
 from tests.unit.server.test_api import SUPERVISOR, World
 
@@ -131,3 +132,14 @@ def test_all_supervisors_are_suspended_resumed_and_terminated_together(world: Wo
     assert world.get(SUPERVISOR) == []
     assert set(world.get(f"{SUPERVISOR}/history")) <= {"clicks", "others"}
     assert "greater than 0" in world.get(f"{SUPERVISOR}/clicks/history?count=0", 400)["error"]
+
+
+def test_a_stored_spec_that_is_not_understood_hides_no_other_and_stops_no_wish_for_all(world: World) -> None:
+    world.post(SUPERVISOR, spec())
+    generation, old = world.system.overlord.leading().generation, {"type": "kafka", "spec": {"of": "an older version"}}
+    world.system.store.put_supervisor(generation, "ancient", "ancient", old, DesiredState.RUNNING, 0)
+    listed = {entry["id"]: entry for entry in world.get(f"{SUPERVISOR}?full=true")}
+    assert listed["ancient"]["state"] == "UNHEALTHY_SUPERVISOR" and listed["ancient"]["healthy"] is False
+    assert listed["clicks"]["dataSource"] == "clicks"
+    assert world.post(f"{SUPERVISOR}/suspendAll") == {"status": "success"}
+    assert {entry["suspended"] for entry in world.get(f"{SUPERVISOR}?state=true")} == {True}
