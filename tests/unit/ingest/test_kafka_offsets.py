@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from ingest.stream import kafka
-from ingest.stream.kafka import KafkaSupplier
+from ingest.protocol import Source
+from ingest.stream import kafka_asker
+from ingest.stream.kafka_asker import EARLIEST, KafkaAsker
 from ingest.stream.supplier import BrokerUnreachable
 
+BOTH = [("edits", 0), ("edits", 1)]
 
-class Asked(KafkaSupplier):
-    """Its broker's answers are scripted, the last one stays."""
 
-    def __init__(self, *answers: dict[int, int]) -> None:
-        super().__init__("edits", {"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+class Asked(KafkaAsker):
+    """Its brokers' answers are scripted by partition, the last one stays."""
+
+    def __init__(self, *answers: tuple[int, int]) -> None:
+        super().__init__({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, "edits")
         self.answers = list(answers)
 
-    def _list_offsets(self, partitions: Collection[int], spec: Any, isolation: Any) -> dict[int, int]:
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+    def _list_offsets(self, wanted: Iterable[Source], spec: Any, isolation: Any) -> dict[Source, int]:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return {source: answer[source[1]] for source in wanted}
 
 
 def test_an_offset_that_is_none_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "_LEADER_WAIT_S", 0.0)
-    supplier = Asked({0: -1001, 1: 7}, {0: 4, 1: -1}, {0: 4, 1: 7})
-    assert supplier.earliest([0, 1]) == {0: 4, 1: 7}
+    monkeypatch.setattr(kafka_asker, "_LEADER_WAIT_S", 0.0)
+    asker = Asked((-1001, 7), (4, -1), (4, 7))
+    assert asker.offsets(BOTH, EARLIEST) == dict(zip(BOTH, (4, 7), strict=True))
 
 
 def test_an_offset_that_stays_unknown_is_no_offset(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "_LEADER_WAIT_S", 0.0)
+    monkeypatch.setattr(kafka_asker, "_LEADER_WAIT_S", 0.0)
     with pytest.raises(BrokerUnreachable, match="no offset is known of partition 1"):
-        Asked({0: 4, 1: -1001}).latest([0, 1])
+        Asked((4, -1001)).offsets(BOTH, EARLIEST)
