@@ -117,10 +117,10 @@ def test_a_chunk_that_is_gone_is_no_empty_chunk(address: str, pool: HttpPool) ->
 
 def test_what_breaks_in_a_request_is_answered_and_the_connection_goes_on(address: str, pool: HttpPool) -> None:
     with pytest.raises(TaskUnreachable, match="answered 500.*a spill that was dropped meanwhile"):
-        HttpLiveSource(pool).fetch(attempt(address), ChunkInfo(9, 3, 1, 1, (), 1, 2), 1_000)
+        HttpLiveSource(pool).fetch(attempt(address), ChunkInfo(9, 3, 1, 1, (), 1, 2), 10_000)
     status, body = pool.request("POST", f"http://{address}/v1/live", headers={"Content-Length": "many"}, read_s=2)
     assert status == 400 and b"a body of many bytes" in body
-    assert HttpLiveSource(pool).fetch(attempt(address), CHUNK, 1_000) == b"arrow"
+    assert HttpLiveSource(pool).fetch(attempt(address), CHUNK, 10_000) == b"arrow"
 
 
 def test_the_challenge_proves_who_holds_the_token_without_saying_it(address: str, pool: HttpPool) -> None:
