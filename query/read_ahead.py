@@ -84,11 +84,16 @@ class ReadAhead:
                 yield first
                 return
             source = chain((second,), source)
+        self._run.on_cancel(self._look_again)
         self._kept(first)
         self._thread = threading.Thread(target=self._read, args=(source,), name="query-read-ahead", daemon=True)
         self._thread.start()
         while (batch := self._taken()) is not None:
             yield batch
+
+    def _look_again(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Ends the run wherever it stands; not while another thread takes batches."""
@@ -140,9 +145,12 @@ class ReadAhead:
             self._changed.notify_all()
 
     def _kept(self, batch: pa.RecordBatch) -> bool:
-        """Keeps one more batch, once there is room for it; False when nobody wants it any more."""
+        """Keeps one more batch, once there is room for it; False when nobody wants it any more. Of a query that was
+        stopped it keeps nothing: the worker is free as soon as it has heard, however slow the reader."""
         with self._changed:
             while not self._is_closed:
+                if self._run.is_cancelled:
+                    return True
                 if not self._ready or self._in_memory + batch.nbytes <= self._settings.memory_bytes:
                     self._in_memory += batch.nbytes
                     self._ready.append(batch)

@@ -99,6 +99,11 @@ class KeptRun:
     def cancel(self, reason: QueryError | None = None) -> None:
         """There is nothing to end."""
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Never: there is nothing to stop."""
+        return False
+
     def on_close(self, callback: Callable[[], None]) -> None:
         """At once."""
         callback()

@@ -91,6 +91,7 @@ class Run:
         # Held while the worker is told something, so that it cannot be another query's by then.
         self._lock = threading.Lock()
         self._on_close: list[Callable[[], None]] = []
+        self._on_cancel: list[Callable[[], None]] = []
         self.schema = pa.schema([])
 
     def begin(self, job: Job) -> None:
@@ -122,10 +123,19 @@ class Run:
     def cancel(self, reason: QueryError | None = None) -> None:
         """Stops the query; its reader gets the reason as an error."""
         with self._lock:
-            if not self._over and self._reason is None:
-                self._reason = reason or QueryCancelled("the query was cancelled")
-                self.stopped_at_ms = self._pool.clock.monotonic_ms()
-                self._worker.send(Kind.CANCEL, str(self._number).encode())
+            if self._over or self._reason is not None:
+                return
+            self._reason = reason or QueryCancelled("the query was cancelled")
+            self.stopped_at_ms = self._pool.clock.monotonic_ms()
+            self._worker.send(Kind.CANCEL, str(self._number).encode())
+            told = list(self._on_cancel)
+        for callback in told:
+            callback()
+
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        """Calls back when somebody stops the query, from their thread; not of one that is stopped already."""
+        with self._lock:
+            self._on_cancel.append(callback)
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Calls back once, when the worker no longer reads any file of this query."""
@@ -141,6 +151,11 @@ class Run:
                 frame = receive(self._worker.connection)
                 if frame is None or frame[0] in (Kind.END, Kind.ERROR):
                     self._expect(frame, Kind.SCHEMA)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it was stopped: what still comes is no answer."""
+        return self._reason is not None
 
     @property
     def is_over(self) -> bool:

@@ -89,12 +89,15 @@ def test_a_small_answer_needs_no_thread_and_one_that_is_left_ends_its_query(engi
         assert engine.running == 0
 
 
-def test_a_cancelled_query_fails_at_once_whatever_waits(engine: Engine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_the_bound", [True, False])
+def test_a_cancelled_query_fails_at_once_whatever_waits(engine: Engine, tmp_path: Path, at_the_bound: bool) -> None:
     run = engine.run(ENDLESS, [])
     ahead = ReadAhead(run, AheadSettings(tmp_path, 100_000, 1 << 20))
     batches = ahead.batches()
     for _ in range(6):
         next(batches)
+    if at_the_bound:
+        until(lambda: ahead._file_end > (1 << 20) - 70_000)
     run.cancel()
     until(lambda: engine.running == 0)
     with pytest.raises(QueryCancelled):
