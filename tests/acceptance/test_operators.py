@@ -222,3 +222,24 @@ def test_a_quiet_supervisor_goes_idle_and_wakes_with_exact_rows(service: Service
     wait_for(lambda: table.count() == 2 * COUNT, 60, "it wakes")
     wait_for(lambda: table.published() == 2 * COUNT, 60, "and publishes")
     service.verify(table.name)
+
+
+def test_a_jump_to_the_latest_offsets_loses_and_doubles_nothing(service: Service, kafka: KafkaCluster) -> None:
+    table = Table(service, kafka.bootstrap)
+    posted = table.spec()
+    posted["spec"]["ioConfig"]["useEarliestOffset"] = False
+    table.client.submit(posted)
+    wait_for(lambda: table.status()["state"] == "RUNNING" and table.status()["latestOffsets"], 60, "it reads")
+    table.send()
+    later = table.client.supervisor_action(table.name, "resetToLatestAndBackfill")["backfillSupervisorId"]
+    table.send()
+    supervisor = f"/druid/indexer/v1/supervisor/{later}"
+
+    def completed() -> bool:
+        known = later in table.client.get("/druid/indexer/v1/supervisor")
+        return known and table.client.get(f"{supervisor}/status")["payload"]["state"] == "COMPLETED"
+
+    wait_for(completed, 60, "what was skipped is read")
+    wait_for(lambda: table.count() == 2 * COUNT, 60, "every row once")
+    table.rest(2 * COUNT)
+    service.verify(table.name)
