@@ -53,12 +53,16 @@ class KafkaReader:
     # ------------------------------------------------------------ what a subclass says
 
     def _source(self, number: int) -> Source:
+        """The topic and its partition that ``number`` stands for."""
         raise NotImplementedError
 
     def _numbers_of(self, messages: list[Message]) -> list[int]:
+        """The number of each message's partition, in the same order; once a batch, not once a record."""
         raise NotImplementedError
 
     def _proves(self, timeout_s: float) -> bool:
+        """Whether the topics are known to be the ones whose offsets are read; waits up to ``timeout_s`` for it. No
+        record is taken before (decision 5)."""
         raise NotImplementedError
 
     # ------------------------------------------------------------ reading
