@@ -26,6 +26,7 @@ class Proxy:
         self._passing = threading.Event()
         self._passing.set()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._lock = threading.Lock()
         self.open()
 
     def open(self) -> None:
@@ -33,7 +34,7 @@ class Proxy:
         self._server = socket.create_server(("127.0.0.1", self.port))
         self._thread(self._accept, self._server)
 
-    def _thread(self, what: object, *args: socket.socket) -> None:
+    def _thread(self, what: object, *args: object) -> None:
         assert callable(what)
         threading.Thread(target=what, args=args, name="test-proxy", daemon=True).start()
 
@@ -49,15 +50,28 @@ class Proxy:
                 near.close()
                 continue
             far.settimeout(None)
-            self._pairs.append((near, far))
-            self._thread(self._pump, near, far)
-            self._thread(self._pump, far, near)
+            with self._lock:
+                cut = server.fileno() < 0
+                if not cut:
+                    self._pairs.append((near, far))
+            if cut:  # while it was being made
+                near.close()
+                far.close()
+                return
+            self._thread(self._pump, near, far, True)
+            self._thread(self._pump, far, near, False)
 
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
-        passed, asks = 0, (source, sink) in self._pairs
+    def _lets_pass(self, data: bytes) -> bool:
+        """Whether ``data`` goes on; the connection ends where it does not. For subclasses."""
+        return True
+
+    def _pump(self, source: socket.socket, sink: socket.socket, asks: bool) -> None:
+        passed = 0
         try:
             while data := source.recv(65536):
                 self._passing.wait()
+                if not self._lets_pass(data):
+                    break
                 if self.delay_s:
                     time.sleep(self.delay_s)
                 if asks and self.answer is not None:
@@ -74,11 +88,10 @@ class Proxy:
         for each in (source, sink):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
-        for pair in [pair for pair in self._pairs if source in pair]:
-            with contextlib.suppress(ValueError):  # the other direction, or a cut, was quicker
-                self._pairs.remove(pair)
-                for each in pair:
-                    each.close()
+        with self._lock:
+            self._pairs = [pair for pair in self._pairs if source not in pair]
+        source.close()
+        sink.close()
 
     def hang(self) -> None:
         """Nothing passes and connections stay: what a network partition looks like."""
@@ -94,15 +107,14 @@ class Proxy:
     def cut(self) -> None:
         """Resets what is open and refuses what comes, until `open`."""
         self._server.shutdown(socket.SHUT_RDWR)  # without it the blocked accept() keeps the port
-        self._server.close()
-        for pair in self._pairs:
-            for each in pair:
-                try:
-                    each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-                    each.close()
-                except OSError:
-                    pass
-        self._pairs = []
+        with self._lock:
+            self._server.close()
+            pairs, self._pairs = self._pairs, []
+        for each in (each for pair in pairs for each in pair):
+            with contextlib.suppress(OSError):
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                each.shutdown(socket.SHUT_RD)  # a recv() that waits would hold the connection open
+            each.close()
         self._passing.set()
 
     def close(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
@@ -41,21 +40,6 @@ class CommitThief(Proxy):
             self.steal = ""
             return wanted == "reply"
         return True
-
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
-        try:
-            while data := source.recv(65536):
-                self._passing.wait()
-                if not self._lets_pass(data):
-                    break
-                sink.sendall(data)
-        except OSError:
-            pass
-        for each in (source, sink):
-            try:
-                each.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue
 
 
 @pytest.fixture
