@@ -13,6 +13,8 @@ from typing import Any
 
 from confluent_kafka import Producer
 
+from tests.servers.topics import ONCE
+
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "server" / "quickstart" / "data" / "wikipedia-edits.jsonl.gz"
 PARTITIONS = 4
@@ -59,7 +61,7 @@ class Edits:
     """Sends the first ``count`` records at a steady rate from a thread; ``sent`` of them left at most."""
 
     def __init__(self, bootstrap: str, topic: str, *, rate: float, count: int | None = None) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 2, "log_level": 2})
+        self._producer = Producer({"bootstrap.servers": bootstrap, **ONCE, "linger.ms": 2})
         self._topic = topic
         self._rate = rate
         self._count = len(lines()) if count is None else count

@@ -17,7 +17,7 @@ from siltstone import Client
 from tests.acceptance.service import Service
 from tests.acceptance.spec_cases import COUNTERS, ENVIRONMENT, LOGIN, Case, cases, registered
 from tests.servers.kafka import KafkaCluster
-from tests.servers.topics import QUIET, admin, leaders, wait_for
+from tests.servers.topics import ONCE, admin, leaders, wait_for
 from tests.unit.ingest.test_schema_registry import registry
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -60,7 +60,7 @@ def send(bootstrap: str, chosen: list[Case]) -> None:
         made.result(20)
     for case in chosen:
         wait_for(lambda case=case: leaders(client, case.name) == 1, 20, case.name)  # type: ignore[misc]  # bound now
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, **QUIET})
+    producer = Producer({"bootstrap.servers": bootstrap, **ONCE})
     for case in chosen:
         for each in case.records():
             told: dict[str, Any] = {"key": each.key, "headers": each.headers, "timestamp": each.at_ms}

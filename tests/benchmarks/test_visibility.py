@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from siltstone import ClientError
 from tests.acceptance.service import Service
 from tests.servers.kfake import Kfake
-from tests.servers.topics import create_topic, wait_for
+from tests.servers.topics import ONCE, create_topic, wait_for
 
 pytestmark = pytest.mark.benchmark
 RATE, TICK_S, SECONDS = 20_000, 0.01, 20
@@ -25,7 +25,7 @@ class Steady:
     """Sends ``RATE`` events a second in ticks; ``sent_at`` says by when how many were handed to the client."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 2, "log_level": 2})
+        self._producer = Producer({"bootstrap.servers": bootstrap, **ONCE, "linger.ms": 2})
         self._topic = topic
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)

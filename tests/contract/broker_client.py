@@ -80,7 +80,7 @@ class Broker:
         """First offset and end of a partition."""
         consumer = self.consumer()
         try:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
             return low, high
         finally:
             consumer.close()
@@ -89,11 +89,11 @@ class Broker:
         """A producer of transactions, ready to begin one."""
         config = {"bootstrap.servers": self.bootstrap, "transactional.id": name, "linger.ms": 1, **topics.QUIET}
         producer = Producer({**config, "transaction.timeout.ms": 30_000})
-        producer.init_transactions(20)
+        producer.init_transactions(60)
         return producer
 
 
-def to_end(consumer: Consumer, seconds: float = 15.0) -> list[Message]:
+def to_end(consumer: Consumer, seconds: float = 60.0) -> list[Message]:
     """What an assigned consumer gives until the end of each of its partitions."""
     out: list[Message] = []
     ended, wanted = set(), {(p.topic, p.partition) for p in consumer.assignment()}

@@ -115,8 +115,9 @@ class KafkaBroker:
         supplier = self.supplier(topic)
         try:
             supplier.assign({0: 0})
-            seen = 0
+            seen, end = 0, time.monotonic() + DEADLINE_S
             while supplier.positions() != {0: 41}:
+                assert time.monotonic() < end, f"{topic} ends at {supplier.positions()}, not at 41"
                 seen += sum(len(poll) for poll in supplier.poll(1000, 300))
             return seen < 41
         finally:

@@ -13,7 +13,7 @@ from ingest.stream.memory import MemoryStream, MemorySupplier
 from ingest.stream.supplier import Poll, RecordSupplier
 from ingest.stream.topics import Naming, TopicsObserver, TopicsSupplier
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 Records = list[bytes | None]
 
 

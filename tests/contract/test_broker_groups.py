@@ -26,7 +26,7 @@ def test_offsets_are_committed_with_their_metadata(broker: Broker) -> None:
     first.commit(offsets=[TopicPartition(topic, 0, 3, metadata="seq=7")], asynchronous=False)
     first.close()
     second = broker.consumer(**{"group.id": group})
-    found = second.committed([TopicPartition(topic, 0)], timeout=10)[0]
+    found = second.committed([TopicPartition(topic, 0)], timeout=30)[0]
     second.close()
     assert (found.offset, found.metadata) == (3, "seq=7")
 
@@ -76,13 +76,13 @@ def test_offsets_are_committed_inside_a_transaction(broker: Broker) -> None:
     topic, group = broker.topic(), fresh_name("g")
     broker.produce(topic, 5)
     [member] = join(broker, topic, group)
-    topics.wait_for(lambda: member.poll(0.2), 20, "a record")
+    topics.wait_for(lambda: member.poll(0.2), 60, "a record")
     producer = broker.transactional(fresh_name("x"))
     producer.begin_transaction()
     place = TopicPartition(topic, 0, 5)
     producer.send_offsets_to_transaction([place], member.consumer_group_metadata(), 10)
     producer.commit_transaction(10)
-    assert member.committed([TopicPartition(topic, 0)], timeout=10)[0].offset == 5
+    assert member.committed([TopicPartition(topic, 0)], timeout=30)[0].offset == 5
     member.close()
 
 

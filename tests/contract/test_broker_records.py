@@ -27,16 +27,16 @@ ADMIN: Any = kafka_admin  # the client leaves some of its names without a type
 
 def test_metadata_names_the_cluster_and_refuses_unknown_topics(broker: Broker) -> None:
     admin, topic = topics.admin(broker.bootstrap), broker.topic(3)
-    everything = admin.list_topics(timeout=10)
+    everything = admin.list_topics(timeout=30)
     assert everything.brokers and everything.cluster_id and topic in everything.topics
-    unknown = admin.list_topics(fresh_name("none"), timeout=10)
+    unknown = admin.list_topics(fresh_name("none"), timeout=30)
     assert [t.error.code() for t in unknown.topics.values()] == [KafkaError.UNKNOWN_TOPIC_OR_PART]
 
 
 def test_creating_twice_is_refused(broker: Broker) -> None:
     admin, topic = topics.admin(broker.bootstrap), broker.topic()
     with pytest.raises(KafkaException) as caught:
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
     assert code_of(caught) == KafkaError.TOPIC_ALREADY_EXISTS
 
 
@@ -47,7 +47,7 @@ def test_partitions_can_be_added_and_not_taken_away(broker: Broker) -> None:
     assert broker.marks(topic, 4) == (0, 5)
     admin = topics.admin(broker.bootstrap)
     with pytest.raises(KafkaException) as caught:
-        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
+        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
     assert code_of(caught) == KafkaError.INVALID_PARTITIONS
 
 
@@ -55,20 +55,20 @@ def test_a_topics_settings_are_kept_and_changed(broker: Broker) -> None:
     broker.needs("settings of topics")
     admin, topic = topics.admin(broker.bootstrap), broker.topic(1, retention_ms=60_000)
     place = ADMIN.ConfigResource(ADMIN.ResourceType.TOPIC, topic)
-    assert admin.describe_configs([place])[place].result(10)["retention.ms"].value == "60000"
+    assert admin.describe_configs([place])[place].result(30)["retention.ms"].value == "60000"
     entry = ADMIN.ConfigEntry("retention.ms", "70000", incremental_operation=ADMIN.AlterConfigOpType.SET)
     change = ADMIN.ConfigResource(ADMIN.ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([change])[change].result(10)
-    topics.wait_for(lambda: admin.describe_configs([place])[place].result(10)["retention.ms"].value == "70000")
+    admin.incremental_alter_configs([change])[change].result(30)
+    topics.wait_for(lambda: admin.describe_configs([place])[place].result(30)["retention.ms"].value == "70000")
 
 
 def test_a_recreated_topic_starts_at_zero_with_a_new_id(broker: Broker) -> None:
     admin, topic = topics.admin(broker.bootstrap), broker.topic()
     broker.produce(topic, 20)
-    before = admin.describe_topics(TopicCollection([topic]))[topic].result(10).topic_id
+    before = admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id
     topics.delete_topic(broker.bootstrap, topic)
     topics.create_topic(broker.bootstrap, 1, topic)
-    after = admin.describe_topics(TopicCollection([topic]))[topic].result(10).topic_id
+    after = admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id
     assert str(before) != str(after)
     broker.produce(topic, 3)
     assert broker.marks(topic) == (0, 3)
@@ -135,8 +135,8 @@ def test_a_time_gives_the_first_record_at_or_after_it(broker: Broker) -> None:
     topic, consumer = broker.topic(), broker.consumer()
     broker.produce(topic, 100, timestamps_ms=[1_700_000_000_000 + i * 1000 for i in range(100)])
     inside, beyond = TopicPartition(topic, 0, 1_700_000_041_500), TopicPartition(topic, 0, 1_800_000_000_000)
-    assert consumer.offsets_for_times([inside], timeout=10)[0].offset == 42
-    assert consumer.offsets_for_times([beyond], timeout=10)[0].offset == OFFSET_END
+    assert consumer.offsets_for_times([inside], timeout=30)[0].offset == 42
+    assert consumer.offsets_for_times([beyond], timeout=30)[0].offset == OFFSET_END
     consumer.close()
 
 
@@ -144,7 +144,7 @@ def test_the_largest_time_is_found(broker: Broker) -> None:
     topic, admin = broker.topic(), topics.admin(broker.bootstrap)
     broker.produce(topic, 10, timestamps_ms=[1_700_000_000_000 + (50 if i == 4 else i) for i in range(10)])
     place = TopicPartition(topic, 0)
-    found = admin.list_offsets({place: ADMIN.OffsetSpec.max_timestamp()})[place].result(10)
+    found = admin.list_offsets({place: ADMIN.OffsetSpec.max_timestamp()})[place].result(30)
     assert (found.offset, found.timestamp) == (4, 1_700_000_000_050)
 
 
@@ -161,7 +161,7 @@ def test_deleting_records_moves_the_start(broker: Broker) -> None:
     topic, admin = broker.topic(), topics.admin(broker.bootstrap)
     broker.produce(topic, 100)
     place = TopicPartition(topic, 0, 40)
-    assert admin.delete_records([place])[place].result(10).low_watermark == 40
+    assert admin.delete_records([place])[place].result(30).low_watermark == 40
     assert broker.marks(topic) == (40, 100)
     assert broker.read(topic)[0].offset() == 40
     with pytest.raises(KafkaException) as caught:

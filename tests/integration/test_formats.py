@@ -14,7 +14,7 @@ from ingest.offsets import OffsetMap
 from tests.integration.harness import NOON_MS, Cluster, eventually, spec
 from tests.servers.kfake import Kfake
 from tests.servers.process import free_ports
-from tests.servers.topics import create_topic
+from tests.servers.topics import ONCE, create_topic
 from tests.unit.ingest.appenderator.binary_messages import avro, framed, record_schema
 from tests.unit.ingest.test_schema_registry import registry
 
@@ -46,7 +46,7 @@ def test_avro_in_whole_records_waits_for_its_registry_and_loses_nothing(
         "keyFormat": {"type": "json"},
         "headerFormat": {"type": "string"},
     }
-    producer = Producer({"bootstrap.servers": kfake.bootstrap, "linger.ms": 1})
+    producer = Producer({"bootstrap.servers": kfake.bootstrap, **ONCE})
     for n in range(200):
         row = {"at": NOON_MS + n, "page": "p", "n": n}
         value = framed(1, avro(SCHEMA, row)) if n < 100 else framed(2, avro(LATER, row))

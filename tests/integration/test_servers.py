@@ -11,9 +11,10 @@ from tests.servers.fixtures import S3Place
 from tests.servers.kafka import KafkaCluster
 from tests.servers.kfake import Kfake, kafka_answers
 from tests.servers.postgres import Postgres
+from tests.servers.process import free_ports
 from tests.servers.proxy import Proxy
 from tests.servers.seaweed import Seaweed
-from tests.servers.topics import admin, create_topic, leaders
+from tests.servers.topics import admin, create_topic, leaders, log_marks, produce
 
 pytestmark = pytest.mark.integration
 
@@ -71,6 +72,35 @@ def test_proxy_cuts_and_opens_again(kfake: Kfake) -> None:
     proxy.open()
     assert kafka_answers(proxy.port)
     proxy.close()
+
+
+class LosesAnAnswer(Proxy):
+    """Ends the connection at the first answer to whoever has sent ``told``."""
+
+    def __init__(self, target_port: int, listen_port: int, told: bytes) -> None:
+        self.told = told
+        self.heard = self.lost = False
+        super().__init__(target_port, listen_port)
+
+    def _lets_pass(self, data: bytes) -> bool:
+        if self.heard and not self.lost:
+            self.lost = True
+            return False
+        self.heard = self.heard or self.told in data
+        return True
+
+
+def test_a_record_whose_acknowledgement_was_lost_is_written_once(tmp_path: Path) -> None:
+    [announced] = free_ports(1)
+    with Kfake(tmp_path, advertise=[announced]) as broker:
+        proxy = LosesAnAnswer(broker.ports[0], announced, b"written once")
+        topic = create_topic(broker.bootstrap)
+        produce(broker.bootstrap, topic, [b"written once", b"and"])
+        produce(broker.bootstrap, topic, [b"the next"])
+        assert proxy.lost
+        assert log_marks(broker.bootstrap, topic) == (0, 3)
+        proxy.cut()
+        proxy.close()  # also where it was cut before
 
 
 def test_fault_api_answers(kfake: Kfake) -> None:

@@ -106,7 +106,8 @@ class Proxy:
 
     def cut(self) -> None:
         """Resets what is open and refuses what comes, until `open`."""
-        self._server.shutdown(socket.SHUT_RDWR)  # without it the blocked accept() keeps the port
+        with contextlib.suppress(OSError):  # cut before
+            self._server.shutdown(socket.SHUT_RDWR)  # without it the blocked accept() keeps the port
         with self._lock:
             self._server.close()
             pairs, self._pairs = self._pairs, []
