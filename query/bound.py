@@ -51,7 +51,7 @@ class BoundQuery:
         self._lookups: dict[str, LookupFile] = {}
         self._lock = threading.Lock()
         self._run: Run | None = None
-        self._is_cancelled = False
+        self._reason: QueryError | None = None
         self._is_closed = False
         self._rows_read = 0
         self.claim = Claim()
@@ -150,27 +150,27 @@ class BoundQuery:
         """The statement has a worker."""
         with self._lock:
             self._run = run
-            is_cancelled = self._is_cancelled
-        if is_cancelled:
-            run.cancel()
+            reason = self._reason
+        if reason is not None:
+            run.cancel(reason)
 
     def shown(self) -> dict[str, object]:
         """The query and its state, in Druid's words."""
-        state = "CANCELED" if self._is_cancelled else "ACCEPTED" if self._run is None else "RUNNING"
+        state = "CANCELED" if self._reason is not None else "ACCEPTED" if self._run is None else "RUNNING"
         return self.asked.told(state)
 
-    def cancel(self) -> None:
-        """Ends it wherever it stands."""
+    def cancel(self, reason: QueryError | None = None) -> None:
+        """Ends it wherever it stands; who waits for it gets the first ``reason``, QueryCancelled without one."""
         with self._lock:
-            self._is_cancelled = True
+            self._reason = reason = self._reason or reason or QueryCancelled("the query was cancelled")
             run = self._run
         if run is not None:
-            run.cancel()
+            run.cancel(reason)
 
     def check(self) -> None:
-        """Raises QueryCancelled when somebody cancelled it."""
-        if self._is_cancelled:
-            raise QueryCancelled("the query was cancelled")
+        """Raises the reason when somebody cancelled it."""
+        if self._reason is not None:
+            raise self._reason
 
     def close(self) -> None:
         """Lets go of its files."""

@@ -56,6 +56,7 @@ def ignored(cancel: Callable[[], None]) -> None:
 
 
 NOTHING: Mapping[str, Seen] = MappingProxyType({})
+FOLLOWER_ENDS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,8 @@ class QueryNode:
         """Ends all queries, calls and workers."""
         self._stopping.set()
         if self._follower is not None:
-            self._follower.join()
+            # It may be waiting for a database that is away; it is a daemon, and changes nothing any more.
+            self._follower.join(FOLLOWER_ENDS_S)
         self._columns.stop()
         self._live.stop()
         self.lookups.close()
@@ -238,6 +240,15 @@ class QueryNode:
         for query in queries:
             query.cancel()
         return bool(queries)
+
+    def end_queries(self, reason: QueryError) -> list[str]:
+        """Ends every query that runs or waits here; who waits for one gets ``reason``. The ids of those that were."""
+        with self._lock:
+            listed = {name: list(queries) for name, queries in self._queries.items()}
+        for queries in listed.values():
+            for query in queries:
+                query.cancel(reason)
+        return sorted(listed)
 
     def queries(self) -> list[dict[str, object]]:
         """What runs or waits here now, oldest first: id, text, state and start of each."""

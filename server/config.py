@@ -75,11 +75,13 @@ class S3Storage(_Section):
 
 
 class HttpSettings(_Section):
-    """Loopback and Druid's router port by default, so that Druid's clients find it and nobody else does."""
+    """Loopback and Druid's router port by default, so that Druid's clients find it and nobody else does.
+    ``stop_s``: what requests under way have left when the process is told to stop; then they are ended by name."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8888, ge=0, le=65535)
     allow_unauthenticated: bool = False
+    stop_s: float = Field(default=5, ge=0, le=3_600)
 
 
 class WorkerSettings(_Section):

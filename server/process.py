@@ -25,16 +25,20 @@ from server.config import HttpSettings, load
 from server.data_dir import open_data_dir
 from server.health import Health
 from server.log_setup import set_up_logging
+from server.stopping import ENDED_S, REFUSAL, Stopping, answered, refuse
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from server.wiring import Services
 
 log = structlog.get_logger()
 
 TASK_ENTRY = "server.peon:run"
 S3_TASK_ENTRY = "server.peon_s3:run"
-STOP_S = 30.0
-REQUESTS_END_S = 3
+STOP_S = 22.0
+"""The bound of everything after the requests: roles, lease, connections."""
+CUT_OFF_S = 1
 BACKLOG = 512
 
 
@@ -43,17 +47,24 @@ class CannotListen(ServiceError):
 
 
 class Front:
-    """The ASGI application of a process: says what it waits for until the services are there."""
+    """The ASGI application of a process: says what it waits for until the services are there, and refuses
+    what comes once it stops."""
 
-    def __init__(self, health: Health) -> None:
+    def __init__(self, health: Health, stopping: Stopping) -> None:
         self.app: ASGIApp | None = None
+        self.stopping = stopping
         self._health = health
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.app is not None:
-            await self.app(scope, receive, send)
-        elif scope["type"] == "http":
+        if scope["type"] != "http":
+            return
+        if not self.stopping.takes(scope):
+            await refuse(send, scope["path"], REFUSAL)
+        elif self.app is None:
             await self._not_ready(send)
+        else:
+            with self.stopping.counted(scope):
+                await answered(self.app, scope, receive, send, self.stopping)
 
     async def _not_ready(self, send: Send) -> None:
         faults = self._health.faults() or {"start": "the service is starting"}
@@ -113,22 +124,8 @@ def listen(http: HttpSettings) -> socket.socket:
 
 
 def _serve(listener: socket.socket, services: Services, health: Health) -> int:
-    import uvicorn
-
-    front = Front(health)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            front,
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            log_config=None,  # to the root logger, in our form
-            log_level="warning",
-            server_header=False,
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=REQUESTS_END_S,
-        )
-    )
+    front = Front(health, Stopping(services.stop_s, health))
+    server = _server(front, services)
     failure: list[str] = []
 
     def start() -> None:
@@ -151,18 +148,55 @@ def _serve(listener: socket.socket, services: Services, health: Health) -> int:
     starter = threading.Thread(target=start, name="start", daemon=True)
     starter.start()
     server.run(sockets=[listener])
-    watchdog = threading.Timer(STOP_S, _give_up)
-    watchdog.daemon = True
-    watchdog.start()
     services.interrupt()
     starter.join()
     services.stop()
-    watchdog.cancel()
     for line in failure:
         sys.stderr.write(f"error: {line}\n")
     return 1 if failure else 0
 
 
-def _give_up() -> None:
-    log.error("stop took too long", seconds=STOP_S)
-    os._exit(1)
+def _server(front: Front, services: Services) -> uvicorn.Server:
+    """The HTTP server, which ends what is under way by name before it closes its socket."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            stopping = front.stopping
+            _watch_the_stop(services, stopping.bound_s + ENDED_S + CUT_OFF_S + STOP_S)
+            services.refuse_queries(REFUSAL)
+            await stopping.finish(services.open_results, services.end_queries, lambda: self.force_exit)
+            await super().shutdown(sockets)
+
+    return Server(
+        uvicorn.Config(
+            front,
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,  # to the root logger, in our form
+            log_level="warning",
+            server_header=False,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=CUT_OFF_S,
+        )
+    )
+
+
+def _watch_the_stop(services: Services, bound_s: float) -> None:
+    """Ends the process after ``bound_s`` seconds whatever hangs, and says what. Also a thread that outlives an orderly
+    stop: the exit of the interpreter would wait for it."""
+
+    def give_up() -> None:
+        if services.is_stopped:
+            left = [each.name for each in threading.enumerate() if not each.daemon]
+            log.warning("threads outlived the stop", threads=left, seconds=bound_s)
+            os._exit(0)
+        log.error("stop took too long", seconds=bound_s, stopping=services.stopping_now)
+        faulthandler.dump_traceback(all_threads=True)
+        os._exit(1)
+
+    bound_s += services.tasks_end_s
+    watchdog = threading.Timer(bound_s, give_up)
+    watchdog.daemon = True
+    watchdog.start()

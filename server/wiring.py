@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from ingest.worker.middle_manager import MiddleManager, WorkerSettings
 from ingest.worker.ports import OverlordWorkers, TaskLauncher
 from ingest.worker.stopping import stop_tasks
 from query.engine import EngineSettings
+from query.errors import QueryError
 from query.node import NodeSettings, QueryNode
 from query.task_calls import LiveSettings
 from segments.cache import SegmentCache
@@ -82,6 +84,10 @@ class Services:
         self._urls = settings.overlord.urls or (f"http://{self._address}",)
         self._metrics = Metrics()
         self._marks = Marks(data.seen)
+        self._queries: QueryNode | None = None
+        self._connections: Connections | None = None
+        self.stopping_now = ""
+        self.is_stopped = False
 
     def start(self) -> ASGIApp | None:
         """Builds and starts every role, waiting for the metadata database; None when stopped meanwhile.
@@ -98,8 +104,8 @@ class Services:
                 return None
         monitor = Monitor(self._health, self._probe(storage), store, data.root, clock)
         monitor.keep(self._marks.save)
-        self._stack.callback(self._marks.save)
-        self._stack.callback(monitor.stop)
+        self._at_stop("the note of the database", self._marks.save)
+        self._at_stop("monitor", monitor.stop)
         overlord = self._overlord(store, storage) if store is not None and "overlord" in settings.roles else None
         detail = {"version": siltstone.__version__, "started": format_iso_ms(clock.now_ms())}
         catalog = None if store is None else StoreCatalog(store, clock, settings.roles, detail)
@@ -111,7 +117,7 @@ class Services:
             system = StoreSystemTables(store, overlord, directory, leader, peers)
             queries = self._query_node(catalog, storage, system, store, detail)
             peers.own_queries = queries.queries
-            node = queries
+            node = self._queries = queries
             self._health.add_probe(lambda: _trouble(node))
         if store is not None:
             own = NodeRecord(data.node, settings.roles, self._address, clock.now_ms(), {}, detail)
@@ -140,6 +146,34 @@ class Services:
         log.info("started", address=self._address, roles=",".join(settings.roles), node=data.node)
         return build_app(parts)
 
+    @property
+    def stop_s(self) -> float:
+        """What requests have left once the process stops."""
+        return self._settings.http.stop_s
+
+    @property
+    def tasks_end_s(self) -> float:
+        """What ``stop`` takes in addition where it ends tasks."""
+        return 0.0 if self._settings.worker.keep_tasks else TASKS_END_S
+
+    def refuse_queries(self, why: str) -> None:
+        """JDBC begins nothing new from now on; its drivers would repeat an HTTP 503 without a pause."""
+        if self._connections is not None:
+            self._connections.refusal = why
+
+    def open_results(self) -> int:
+        """JDBC results that are half read."""
+        return 0 if self._connections is None else self._connections.open_results
+
+    def end_queries(self, reason: QueryError) -> list[str]:
+        """Ends every query; who waits for it is told the reason. Their ids."""
+        if self._queries is None:
+            return []
+        ended = self._queries.end_queries(reason)
+        if self._connections is not None:
+            self._connections.end_results(str(reason))
+        return ended
+
     def interrupt(self) -> None:
         """Ends a ``start`` that waits; safe from any thread and in a signal handler."""
         self._stopping.set()
@@ -148,7 +182,18 @@ class Services:
         """Stops every role, the last started first. Tasks go on, unless ``worker.keep_tasks`` is false."""
         self._stopping.set()
         self._stack.close()
+        self.stopping_now = "connections to other processes"
         self._pool.close()
+        self.is_stopped = True
+
+    def _at_stop(self, what: str, stop: Callable[[], object]) -> None:
+        """What hangs in a stop is told by its name."""
+
+        def named() -> None:
+            self.stopping_now = what
+            stop()
+
+        self._stack.callback(named)
 
     def _probe(self, storage: DeepStorage) -> DeepStorage:
         """Deep storage for health checks: they must fail long before an upload would."""
@@ -174,7 +219,7 @@ class Services:
                 self._stopping.wait(RETRY_S)
             else:
                 self._health.report("metadata", None)
-                self._stack.callback(store.close)
+                self._at_stop("metadata store", store.close)
                 return store
         return None
 
@@ -191,7 +236,7 @@ class Services:
         settings = LeaderSettings(self._data.node, self._address, self._settings.overlord.lease_ms)
         overlord = Overlord(ports, settings)
         overlord.start()
-        self._stack.callback(overlord.stop)
+        self._at_stop("overlord", overlord.stop)
         return overlord
 
     def _query_node(
@@ -231,7 +276,7 @@ class Services:
         )
         node.lookups.watch(lambda versions: detail.update(lookups=versions))
         node.start()
-        self._stack.callback(node.stop)
+        self._at_stop("query node", node.stop)
         return node
 
     def _jdbc(self) -> Connections:
@@ -243,8 +288,8 @@ class Services:
             idle_ms=chosen.idle_s * 1_000,
             results_idle_ms=chosen.results_idle_s * 1_000,
         )
-        connections = Connections(limits, self._clock)
-        self._stack.callback(connections.stop)
+        connections = self._connections = Connections(limits, self._clock)
+        self._at_stop("JDBC connections", connections.stop)
         return connections
 
     def _middle_manager(self, overlord: Overlord | None) -> MiddleManager:
@@ -279,7 +324,7 @@ class Services:
                 if left:
                     log.warning("tasks did not end in time", tasks=left)
 
-        self._stack.callback(stop)
+        self._at_stop("middle manager", stop)
         return middle_manager
 
 

@@ -75,6 +75,9 @@ def install_error_answers(app: FastAPI) -> None:
         return JsonResponse({"error": "; ".join(faults)}, 400)
 
     async def on_bug(request: Request, error: Exception) -> Response:
+        if isinstance(error.__cause__, ServiceError):
+            # An answer that had begun and broke off: its own place has told of it.
+            return JsonResponse(error_body(error.__cause__), status_of(error.__cause__))
         log.error("request broke", path=request.url.path, error=repr(error), exc_info=error)
         return JsonResponse({"error": f"internal error: {type(error).__name__}; the log has the details"}, 500)
 

@@ -89,6 +89,8 @@ class Connections:
         self._wake = threading.Event()
         self._stopped = False
         self._sweeper: threading.Thread | None = None
+        self.refusal = ""
+        """Why nothing new is begun; what is open may be read out."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -186,6 +188,18 @@ class Connections:
             _log.info("idle connection closed", connection=connection.id)
             _end_all(connection.statements.values(), "")
         _end_all(stale, f"nobody fetched from them for {limits.results_idle_ms // 1000} s")
+
+    @property
+    def open_results(self) -> int:
+        """Statements whose results are not read out yet."""
+        with self._lock:
+            return sum(s.frames is not None for c in self._open.values() for s in c.statements.values())
+
+    def end_results(self, why: str) -> None:
+        """Ends all results that are not read out; who fetches from them is told why."""
+        with self._lock:
+            found = [s for c in self._open.values() for s in c.statements.values() if s.frames is not None]
+        _end_all(found, why)
 
     def stop(self) -> None:
         """Closes everything."""

@@ -11,7 +11,7 @@ from query.sql.parameters import count_markers
 from query.sql.types import VARCHAR, SqlType
 from segments.errors import ServiceError
 from server.avatica import metadata
-from server.avatica.connections import Connection, Connections, NoSuchConnection, Statement
+from server.avatica.connections import Connection, Connections, NoSuchConnection, Refusal, Statement
 from server.avatica.frames import Answer, Frames, StaticFrames
 from server.avatica.parameters import parameters_of, planned_with_guesses
 from server.avatica.types import described
@@ -20,6 +20,8 @@ Message = dict[str, Any]
 NO_SUCH_CONNECTION, UNKNOWN = 1, -1
 _BEYOND = 2**31 - 1
 _IS_JSON = "is json"
+_READING_OUT = ("fetch", "connectionSync", "closeStatement", "closeConnection", "commit", "rollback")
+"""What is answered also when nothing new is begun."""
 
 
 class Queries(Protocol):
@@ -78,6 +80,8 @@ class AvaticaService:
             if handler is None:
                 known = ", ".join(self._handlers)
                 raise InvalidQuery(f"request {kind!r} cannot be answered; only queries are: {known}")
+            if self._connections.refusal and kind not in _READING_OUT:
+                raise Refusal(self._connections.refusal)
             return 200, handler(request | {_IS_JSON: is_json}) | {"rpcMetadata": self._metadata}
         except ServiceError as error:
             return 500, self.failure(error)

@@ -28,7 +28,9 @@ class Service(Server):
         [self.port] = free_ports(1)
         self.client = Client(f"http://127.0.0.1:{self.port}", timeout_s=30.0)
         self.config = home / "siltstone.yaml"
-        content = {"data_dir": str(home / "data"), "http": {"port": self.port}, **(settings or {})}
+        told = dict(settings or {})
+        http = {"port": self.port, **told.pop("http", {})}
+        content = {"data_dir": str(home / "data"), "http": http, **told}
         self.config.write_text(json.dumps(content))  # JSON is YAML
         self._environment = environment
 

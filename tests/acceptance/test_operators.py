@@ -7,9 +7,11 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from siltstone import ApiError
 from tests.acceptance.edits import PARTITIONS, facts
 from tests.acceptance.service import Service
 from tests.acceptance.table import COUNT, Table
@@ -23,7 +25,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One service for all tests; each has its own topic and table."""
-    with Service(tmp_path_factory.mktemp("operators")) as found:
+    with Service(tmp_path_factory.mktemp("operators"), {"http": {"stop_s": 2}}) as found:
         yield found
 
 
@@ -106,7 +108,31 @@ def test_a_restarted_service_goes_on_where_it_was(service: Service, kafka: Kafka
     wait_for(lambda: table.count() == COUNT, 60, "every row is live")
     wait_for(lambda: len(service.task_processes()) == 1, 60, "tasks of other tables are gone")
     before = {task.pid for task in service.task_processes()}
-    service.stop(patience_s=40)
+    told: list[ApiError] = []
+    assert service.proc is not None
+    with ThreadPoolExecutor(1) as pool:
+        each = ", ".join(f'"{table.name}" {alias}' for alias in "abc")
+        slow = f"SELECT COUNT(*) FROM {each} WHERE a.added + b.added + c.added < -9"
+        running = pool.submit(service.client.sql, slow)
+        wait_for(lambda: len(service.client.get("/druid/v2/sql/queries")["queries"]) == 1, what="it runs")
+        service.proc.terminate()
+        begun = time.monotonic()
+
+        def is_refused() -> bool:
+            try:
+                table.count()
+            except ApiError as error:
+                told.append(error)
+            return bool(told)
+
+        wait_for(is_refused, what="new queries are refused")
+        with pytest.raises(ApiError, match=r"is stopping.*http\.stop_s") as ended:
+            running.result()
+    assert (told[0].status, ended.value.status) == (503, 503)
+    assert "takes no new requests" in str(told[0]) and told[0].body["errorCode"] == "serviceUnavailable"
+    assert service.proc.wait(30) == 0
+    print(f"ended {time.monotonic() - begun:.1f} s after SIGTERM")
+    assert "Traceback" not in service.tail(40)
     service.start()
     assert table.count() == COUNT
     assert before <= {task.pid for task in service.task_processes()}

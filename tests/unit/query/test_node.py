@@ -304,7 +304,10 @@ def test_live_rows_past_the_mirrors_limit_fail_by_name(start: Start, table: Memo
         ask(node, COUNT)
 
 
-def test_a_query_is_cancelled_by_its_id(start: Start, table: MemoryTable) -> None:
+@pytest.mark.parametrize("by_its_id", [True, False])
+def test_a_query_is_cancelled_by_its_id_or_ended_with_all_others_for_a_reason(
+    start: Start, table: MemoryTable, by_its_id: bool
+) -> None:
     node, task = start(), table.tasks[0]
     table.read(task, 2_000)
     sql = "SELECT COUNT(*) FROM wiki a, wiki b, wiki c WHERE a.added + b.added + c.added = -1"
@@ -313,7 +316,7 @@ def test_a_query_is_cancelled_by_its_id(start: Start, table: MemoryTable) -> Non
     def run() -> None:
         try:
             ask(node, sql, sqlQueryId="q1")
-        except QueryCancelled as error:
+        except (QueryCancelled, QueryUnavailable) as error:
             outcome.append(error)
 
     thread = threading.Thread(target=run)
@@ -322,10 +325,14 @@ def test_a_query_is_cancelled_by_its_id(start: Start, table: MemoryTable) -> Non
     until(lambda: [query["state"] for query in node.queries()] == ["RUNNING"])
     [query] = node.queries()
     assert (query["sqlQueryId"], query["sql"]) == ("q1", sql) and str(query["startTime"]).endswith("Z")
-    assert node.cancel("q1") and not node.cancel("q2")
+    if by_its_id:
+        assert node.cancel("q1") and not node.cancel("q2")
+    else:
+        assert node.end_queries(QueryUnavailable("the server is stopping")) == ["q1"]
     thread.join(10)
     assert node.queries() == []
-    assert len(outcome) == 1 and not node.cancel("q1")
+    assert [str(error) for error in outcome] == ["the query was cancelled" if by_its_id else "the server is stopping"]
+    assert not node.cancel("q1")
 
 
 def test_a_watcher_sees_every_row_once_through_publishes_and_kills(start: Start, table: MemoryTable) -> None:

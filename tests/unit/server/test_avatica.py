@@ -190,6 +190,21 @@ def test_a_statement_that_is_being_read_is_not_idle_and_closing_it_ends_its_quer
     assert answers[0][0] == 500 and "cancelled" in answers[0][1]["errorMessage"]
 
 
+def test_a_server_that_stops_lets_results_be_read_out_and_begins_nothing_new(server: Server) -> None:
+    statement = server.statement()
+    server.run(statement, maxRowsInFirstFrame=2)
+    server.connections.refusal = "this server is stopping"
+    assert server.connections.open_results == 1
+    for kind in ("openConnection", "createStatement", "prepareAndExecute", "getTables"):
+        told = server.ask(kind, 500, statementId=statement, sql="SELECT n FROM t")
+        assert "is stopping" in told["errorMessage"] and told["errorCode"] == -1, "a driver opens nothing anew"
+    server.ask("fetch", statementId=statement, offset=2, fetchMaxRowCount=2)
+    server.connections.end_results("the server is stopping: http.stop_s was over")
+    told = server.ask("fetch", 500, statementId=statement, offset=4, fetchMaxRowCount=2)["errorMessage"]
+    assert "http.stop_s" in told
+    assert server.connections.open_results == 0 and server.queries.answers[0].is_closed
+
+
 def test_an_unknown_statement_is_missing_and_an_unknown_request_is_named(server: Server) -> None:
     assert server.ask("fetch", statementId=99, offset=0)["missingStatement"] is True
     assert server.ask("execute", statementHandle={"connectionId": "c", "id": 99})["missingStatement"] is True

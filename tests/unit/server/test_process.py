@@ -18,6 +18,7 @@ from server.data_dir import DataDirUnusable, open_data_dir
 from server.health import Health
 from server.monitor import STORAGE_ILL_MS, Monitor
 from server.process import CannotListen, Front, listen
+from server.stopping import Stopping
 
 
 def test_a_port_in_use_is_named_with_a_cure() -> None:
@@ -64,7 +65,7 @@ def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 def test_until_the_services_are_there_every_route_says_what_is_waited_for() -> None:
     health = Health()
-    client = TestClient(Front(health))
+    client = TestClient(Front(health, Stopping(5, health)))
     assert client.get("/druid/v2/sql").status_code == 503
     health.report("metadata", "database x did not answer")
     answer = client.get("/status/health")
