@@ -17,6 +17,7 @@ from query.mirror import MirroredChunk
 from query.model import FunctionUse, PlannedQuery, TableUse
 from query.native.aggregators_told import aggregators_of
 from query.native.plan import SegmentFact
+from query.partials import Partials, Plan
 from query.relations import Assembled
 from query.runs import Run
 from query.session import Seen
@@ -142,9 +143,22 @@ class BoundQuery:
         self._rows_read += kept.rows
         return kept.relation
 
-    def claims(self, planned: PlannedQuery, long_rows: int) -> None:
-        """Says how urgent and how long it is, once its relations are bound."""
-        self.claim = Claim(planned.priority, planned.is_low or self._rows_read >= long_rows, self._rows_read)
+    def plan_of_groups(self, planned: PlannedQuery, functions: Sequence[Function], partials: Partials) -> Plan | None:
+        """How to answer of groups that are kept; None: as every statement is. Once its relations are bound."""
+        if planned.split is None or not planned.use_cache:
+            return None
+        [use] = planned.tables
+        bound = self._bound[use.datasource]
+        assert bound is not None, "a planned table was bound"
+        parts = _needed(bound.at.snapshot.segments, use), _needed(bound.chunks, use)
+        return partials.plan(
+            planned.split, use, functions, parts, lambda one: _assembled(use, one.segments, one.chunks).relation
+        )
+
+    def claims(self, planned: PlannedQuery, long_rows: int, rows: int | None = None) -> None:
+        """Says how urgent and how long it is, once its relations are bound; ``rows``: it reads no more than these."""
+        read = self._rows_read if rows is None else rows
+        self.claim = Claim(planned.priority, planned.is_low or read >= long_rows, read)
 
     def started(self, run: Run) -> None:
         """The statement has a worker."""

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -127,9 +127,13 @@ class Engine:
             QueryCapacityExceeded: too many are waiting.
             QueryTimeout, QueryFailed, QueryUnavailable, ResourceLimitExceeded: it has no answer.
         """
+        return self.begin(Job(0, sql, tuple(relations), tuple(functions), is_small), timeout_ms, owner)
+
+    def begin(self, job: Job, timeout_ms: int = 0, owner: Owner = NOBODY) -> Run:
+        """As ``run``, of a job to which the pool gives its number."""
         allowed_ms = min(timeout_ms or self._settings.timeout_ms, self._settings.timeout_ms)
         deadline_ms = self.clock.monotonic_ms() + allowed_ms
-        job = Job(next(self._numbers), sql, tuple(relations), tuple(functions), is_small)
+        job = replace(job, number=next(self._numbers))
         worker = self._take_worker(deadline_ms, owner)
         run = Run(self, worker, job, deadline_ms, owner.claim.is_long)
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from query.splits import Split
 from query.sql.types import SqlType
 
 
@@ -117,7 +118,9 @@ class PlannedQuery:
     ``query.results`` renders them by ``result_columns``. ``timeout_ms`` is 0 when the request sets no limit.
     A higher ``priority`` gets a worker first; ``is_low``: it can wait while others run.
     ``use_cache``: an answer that was given to the same question over the same rows will do.
+    ``populate_cache``: what it computes may be kept for others.
     ``is_timeless``: planned at another time it would say the same. ``is_small``: the answer has few rows for certain.
+    ``split``: the same of the groups of parts of its table, where that is the same to the last bit.
     """
 
     tables: tuple[TableUse, ...]
@@ -133,3 +136,5 @@ class PlannedQuery:
     use_cache: bool = True
     is_timeless: bool = True
     is_small: bool = False
+    split: Split | None = None
+    populate_cache: bool = True

@@ -29,11 +29,13 @@ from query.mirror import Mirror
 from query.model import PlannedQuery, SqlRequest, TableUse
 from query.native import planner as native
 from query.native.plan import NativePlan
+from query.partials import Partials
 from query.plan_cache import PlanCache
 from query.planning import HUGE_CHARS, HugePlanner
 from query.read_ahead import AheadSettings
 from query.relations import Relations
 from query.result_cache import Kept, KeptRun, ResultCache
+from query.running import Runner
 from query.runs import Run
 from query.session import Seen
 from query.sharing import Sharing, Turn
@@ -43,6 +45,7 @@ from query.sql.metadata import NoSystemTables, SystemTables, inline_rows
 from query.sql.planner import plan
 from query.task_calls import LiveSettings
 from query.timeline_cache import TimelineCache
+from query.worker_wire import Job
 from segments.cache import SegmentCache
 from segments.data_segment import DataSegment
 from segments.errors import ServiceError
@@ -63,7 +66,9 @@ FOLLOWER_ENDS_S = 5.0
 class NodeSettings:
     """``address`` is told to others; ``local_hosts`` are names of this host in tasks' addresses, whose spills
     are linked instead of fetched. ``sync_ms`` bounds how late a publish is noticed and acknowledged;
-    ``mirror_bytes`` what live rows may take on disk. ``lookup_roots`` are the folders whose files lookups may read.
+    ``mirror_bytes`` what live rows may take on disk. ``results_bytes`` bound the small answers that are kept, half as
+    much the groups of parts of tables (``query.partials``) that have ``groups_from_rows``. ``lookup_roots`` are the
+    folders whose files lookups may read.
     """
 
     address: str = ""
@@ -72,6 +77,7 @@ class NodeSettings:
     mirror_bytes: int = 4 << 30
     prefetches: int = 4
     results_bytes: int = 64 << 20
+    groups_from_rows: int = 20_000
     local_hosts: frozenset[str] = frozenset({"127.0.0.1", "localhost", "[::1]"})
     engine: EngineSettings = field(default_factory=EngineSettings)
     live: LiveSettings = field(default_factory=LiveSettings)
@@ -109,12 +115,14 @@ class QueryNode:
         self._plans = PlanCache(plan)
         self.relations = Relations()
         self._results = ResultCache(settings.results_bytes)
+        self._partials = Partials(settings.results_bytes // 2, settings.groups_from_rows)
         self._sharing = Sharing(self._results, clock)
         self._waiting = AheadSettings(mirror_dir / "spill")
         self._columns = LiveColumns(self._live.bind, clock)
         roots = [cache.root, self._mirror.root]
         self._owns_engine = engine is None
         self._engine = engine or Engine(settings.engine, roots, mirror_dir / "spill", clock)
+        self._runner = Runner(self._engine, self._partials, settings.engine.long_rows)
         self._lock = threading.Lock()
         self._queries: dict[str, list[BoundQuery]] = {}
         self._huge = HugePlanner(clock, settings.engine.nice)
@@ -216,7 +224,8 @@ class QueryNode:
             else:
                 turn = found
                 left_ms = max(deadline_ms - self._clock.monotonic_ms(), 1)
-                run = self._engine.run(planned.duckdb_sql, relations, left_ms, query, functions, planned.is_small)
+                job = Job(0, planned.duckdb_sql, tuple(relations), tuple(functions), planned.is_small)
+                run = self._runner.begin(query, planned, job, left_ms)
                 if turn is not None:
                     turn.made()
             run.on_close(query.close)
@@ -231,7 +240,8 @@ class QueryNode:
             if isinstance(error, ServiceError):
                 raise QueryUnavailable(str(error)) from error
             raise
-        return QueryResult(planned, run, query, self._waiting, Keep(self._results, key, turn))
+        kept_as = key if planned.populate_cache else None
+        return QueryResult(planned, run, query, self._waiting, Keep(self._results, kept_as, turn))
 
     def cancel(self, query_id: str) -> bool:
         """Cancels every query of that id, of SQL (the context's ``sqlQueryId``) or native; False when there is none."""
@@ -291,6 +301,8 @@ class QueryNode:
             "resultsBytes": self._results.used_bytes,
             "resultsFromCache": self._results.hits,
             "plansFromCache": self._plans.hits,
+            "groupsBytes": self._partials.used_bytes,
+            "groupsUsed": self._partials.hits,
             "trouble": self._trouble,
         }
 

@@ -27,6 +27,7 @@ READ = (
     "priority",
     "lane",
     "useCache",
+    "populateCache",
 )
 """What the planner reads of a context, besides the query's id."""
 Planner = Callable[[SqlRequest, Catalogue, int], PlannedQuery]

@@ -25,7 +25,7 @@ from query.errors import (
     UnsupportedQuery,
 )
 from query.lanes import Claim
-from query.worker_wire import Job, Kind, encode_job, receive, send
+from query.worker_wire import Job, Kind, decode_groups, encode_job, receive, send
 
 _CAPACITY_ERRORS = ("OutOfMemoryException", "RowTooLarge")
 _KERNEL_REFUSES = "while executing the UDF: ValueError: "
@@ -93,9 +93,10 @@ class Run:
         self._on_close: list[Callable[[], None]] = []
         self._on_cancel: list[Callable[[], None]] = []
         self.schema = pa.schema([])
+        self.groups: dict[str, bytes | None] = {}
 
     def begin(self, job: Job) -> None:
-        """Hands the job over and waits for the schema of its answer.
+        """Hands the job over and waits for the schema of its answer; ``groups`` are then what its steps made.
 
         Raises:
             QueryError: it has no answer.
@@ -104,7 +105,12 @@ class Run:
             self._expect(receive(self._worker.connection), Kind.READY)
             self._worker.ready = True
         self._worker.send(Kind.JOB, encode_job(job))
-        payload = self._expect(receive(self._worker.connection), Kind.SCHEMA)
+        frame = receive(self._worker.connection)
+        while frame is not None and frame[0] is Kind.GROUPS:
+            name, groups = decode_groups(frame[1])
+            self.groups[name] = groups
+            frame = receive(self._worker.connection)
+        payload = self._expect(frame, Kind.SCHEMA)
         self.schema = pa.ipc.read_schema(pa.py_buffer(payload))
 
     def batches(self) -> Iterator[pa.RecordBatch]:

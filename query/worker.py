@@ -19,7 +19,7 @@ import threading
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import duckdb
@@ -34,9 +34,11 @@ from query.worker_wire import (
     Frames,
     Job,
     Kind,
+    Step,
     WorkerSettings,
     decode_job,
     decode_settings,
+    encode_groups,
     receive,
     root_path,
     send,
@@ -103,8 +105,8 @@ class Sandbox:
                 self._running[1].interrupt()
             time.sleep(0.01)
 
-    def run(self, job: Job) -> Iterator[pa.Schema | pa.RecordBatch]:
-        """The schema, then the batches of the answer.
+    def run(self, job: Job) -> Iterator[bytes | pa.Schema | pa.RecordBatch]:
+        """What steps made, then the schema, then the batches of the answer.
 
         Raises:
             Refused: not a single SELECT, or one that reaches past its relations.
@@ -119,14 +121,22 @@ class Sandbox:
             if is_cancelled:
                 raise Refused("the query was cancelled before it began")
             # Checked by itself and before anything is offered, so that a refused statement opens no file.
-            self._check_once(connection, job)
+            for step in job.steps:
+                self._check_once(connection, step.sql, step.relations)
+            self._check_once(connection, job.sql, job.relations)
             for relation in job.relations:
                 self._offer(connection, relation)
             uses = [FunctionUse(one.name, one.path) for one in job.functions]
             with offered(self._database, uses, self._pairs):
+                for step in job.steps:
+                    # One after the other: what they read has the same names.
+                    for relation in step.relations:
+                        self._offer(connection, relation)
+                    yield from _groups(connection, step, job.groups_bytes)
+                sql = _joined(job.sql, job.relations)
                 # A relation is bound when it is made and again when it is read; a result is bound once, but its rows
                 # are held twice.
-                begun: Any = connection.execute(_joined(job)) if job.is_small else connection.sql(_joined(job))
+                begun: Any = connection.execute(sql) if job.is_small else connection.sql(sql)
                 reader: pa.RecordBatchReader = begun.to_arrow_reader(self.batch_rows)
                 yield reader.schema
                 yield from reader
@@ -135,14 +145,16 @@ class Sandbox:
                 self._running = None
             connection.close()
 
-    def _check_once(self, connection: duckdb.DuckDBPyConnection, job: Job) -> None:
+    def _check_once(self, connection: duckdb.DuckDBPyConnection, sql: str, relations: Sequence[Relation]) -> None:
         """A statement that was found good over the same relations is good: dashboards ask the same all day."""
-        known = (job.sql, frozenset(relation.name for relation in job.relations))
+        if not sql:
+            return
+        known = (sql, frozenset(relation.name for relation in relations))
         if known in self._good:
             self._good.move_to_end(known)
             return
-        _check(connection, job)
-        if len(job.sql) <= _REMEMBERED_CHARS:
+        _check(connection, *known)
+        if len(sql) <= _REMEMBERED_CHARS:
             self._good[known] = None
             if len(self._good) > _REMEMBERED:
                 self._good.popitem(last=False)
@@ -179,30 +191,47 @@ class Sandbox:
         return pa.concat_tables([table.rename_columns(names) for table in tables])
 
 
-def _joined(job: Job) -> str:
+def _groups(connection: duckdb.DuckDBPyConnection, step: Step, most_bytes: int) -> Iterator[bytes]:
+    """Offers the groups of a step to the statement, and gives what it made; what was kept is known."""
+    if step.kept:
+        connection.register(step.name, pa.ipc.open_stream(step.kept).read_all())
+    if not step.sql:
+        return
+    made: Any = connection.execute(_joined(step.sql, step.relations))
+    table: pa.Table = made.to_arrow_table()
+    connection.register(step.name, table)
+    if table.nbytes > most_bytes:
+        yield encode_groups(step.name, b"")
+        return
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    yield encode_groups(step.name, sink.getvalue())
+
+
+def _joined(sql: str, relations: Sequence[Relation]) -> str:
     """The statement with its relations before it. Views would do as well, but each is bound to its files when it is
     made and again when it is used, which costs more than many a query.
     """
-    if not job.relations:
-        return job.sql
+    if not relations:
+        return sql
     # Not materialized: what a statement does not need of a relation must not be read.
-    offered_ = [f'"{relation.name}" AS NOT MATERIALIZED ({relation.sql})' for relation in job.relations]
-    own = _OWN_TABLES.match(job.sql)
-    begin, rest = ("WITH", f" {job.sql}") if own is None else (own[0], f", {job.sql[own.end() :]}")
+    offered_ = [f'"{relation.name}" AS NOT MATERIALIZED ({relation.sql})' for relation in relations]
+    own = _OWN_TABLES.match(sql)
+    begin, rest = ("WITH", f" {sql}") if own is None else (own[0], f", {sql[own.end() :]}")
     return f"{begin} {', '.join(offered_)}{rest}"
 
 
-def _check(connection: duckdb.DuckDBPyConnection, job: Job) -> None:
-    statements = connection.extract_statements(job.sql)
+def _check(connection: duckdb.DuckDBPyConnection, sql: str, relations: frozenset[str]) -> None:
+    statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise Refused("a query is one SELECT statement")
-    serialized = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [job.sql]).fetchall()
+    serialized = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()
     tree = json.loads(serialized[0][0])
     if tree.get("error"):
         raise Refused(f"the statement cannot be examined: {tree.get('error_message', 'no tree')}")
-    known = {relation.name for relation in job.relations}
     sources = list(_sources(tree))
-    known |= {name for kind, name in sources if kind == "CTE"}
+    known = relations | {name for kind, name in sources if kind == "CTE"}
     for kind, name in sources:
         if kind == "TABLE_FUNCTION" and name.lower() not in _TABLE_FUNCTIONS:
             raise Refused(f"table function {name} is not allowed")
@@ -297,6 +326,9 @@ def _answer(connection: socket.socket, sandbox: Sandbox, job: Job) -> None:
     frames = Frames(connection)
     try:
         for part in sandbox.run(job):
+            if isinstance(part, bytes):
+                frames.add(Kind.GROUPS, part)
+                continue
             kind = Kind.SCHEMA if isinstance(part, pa.Schema) else Kind.BATCH
             for piece in _pieces(part) if isinstance(part, pa.RecordBatch) else (part,):
                 frames.add(kind, memoryview(piece.serialize()))

@@ -21,6 +21,7 @@ BATCH_ROWS = 8_192
 """Of a full batch; one that has fewer is the last."""
 _SMALL_BYTES = 64 << 10
 _HEADER = struct.Struct(">cI")
+_LENGTH = struct.Struct(">I")
 
 
 class Kind(Enum):
@@ -29,6 +30,7 @@ class Kind(Enum):
     READY = b"R"  # worker: it can take jobs
     JOB = b"J"  # pool: run this
     CANCEL = b"C"  # pool: stop the job of this number
+    GROUPS = b"G"  # worker: what a step made, after the length of its name and its name; empty: it is too large
     TRIM = b"T"  # pool: let go of mapped files that have been removed
     SCHEMA = b"S"
     BATCH = b"B"
@@ -52,15 +54,30 @@ class WorkerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """Groups that the statement reads under ``name``: what ``sql`` makes of its relations, or ``kept`` ones.
+
+    ``kept`` is an Arrow IPC stream, which ``sql`` may read under the same name.
+    """
+
+    name: str
+    sql: str
+    relations: tuple[Relation, ...] = ()
+    kept: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One statement with the relations it reads; ``number`` is the pool's name for it. ``is_small``: its answer may be
-    held as a whole."""
+    held as a whole. ``steps`` come first; what they make is sent if it has at most ``groups_bytes``."""
 
     number: int
     sql: str
     relations: tuple[Relation, ...]
     functions: tuple[Function, ...] = ()
     is_small: bool = False
+    steps: tuple[Step, ...] = ()
+    groups_bytes: int = 0
 
 
 def root_path(index: int) -> str:
@@ -135,35 +152,64 @@ def _receive_exactly(connection: socket.socket, length: int) -> bytearray | None
 
 
 def encode_job(job: Job) -> bytes:
-    """The job as JSON."""
+    """The job as JSON after its length, then what is kept for its steps."""
+    whole: dict[str, Any] = {"number": job.number, "sql": job.sql, "relations": _listed(job.relations)}
+    whole["functions"] = [{"name": one.name, "path": one.path} for one in job.functions]
+    whole["isSmall"] = job.is_small
+    whole["groupsBytes"] = job.groups_bytes
+    whole["steps"] = [
+        {"name": step.name, "sql": step.sql, "relations": _listed(step.relations), "kept": len(step.kept)}
+        for step in job.steps
+    ]
+    spelled = json.dumps(whole).encode()
+    return b"".join([_LENGTH.pack(len(spelled)), spelled, *(step.kept for step in job.steps)])
+
+
+def _listed(relations: tuple[Relation, ...]) -> list[dict[str, Any]]:
     # By hand: a walk through dataclasses would take longer than many queries.
-    relations = [
+    return [
         {
             "name": relation.name,
             "sql": relation.sql,
             "arrow": [{"name": a.name, "paths": a.paths, "columns": a.columns} for a in relation.arrow],
             "rows": [{"name": r.name, "stream": r.stream} for r in relation.rows],
         }
-        for relation in job.relations
+        for relation in relations
     ]
-    functions = [{"name": one.name, "path": one.path} for one in job.functions]
-    whole = {"number": job.number, "sql": job.sql, "relations": relations, "functions": functions}
-    whole["isSmall"] = job.is_small
-    return json.dumps(whole).encode()
 
 
 def decode_job(payload: bytes) -> Job:
     """Reads what ``encode_job`` wrote."""
-    value = json.loads(payload)
+    at = _LENGTH.size + _LENGTH.unpack_from(payload)[0]
+    value = json.loads(payload[_LENGTH.size : at])
     functions = tuple(Function(item["name"], item["path"]) for item in value["functions"])
-    relations = tuple(_relation(item) for item in value["relations"])
-    return Job(value["number"], value["sql"], relations, functions, value["isSmall"])
+    steps = []
+    for item in value["steps"]:
+        kept = payload[at : at + item["kept"]]
+        at += item["kept"]
+        steps.append(Step(item["name"], item["sql"], tuple(map(_relation, item["relations"])), kept))
+    relations = tuple(map(_relation, value["relations"]))
+    return Job(
+        value["number"], value["sql"], relations, functions, value["isSmall"], tuple(steps), value["groupsBytes"]
+    )
 
 
 def _relation(value: dict[str, Any]) -> Relation:
     arrow = [ArrowInput(a["name"], tuple(a["paths"]), tuple(a["columns"])) for a in value["arrow"]]
     rows = [RowInput(r["name"], r["stream"]) for r in value["rows"]]
     return Relation(value["name"], value["sql"], tuple(arrow), tuple(rows))
+
+
+def encode_groups(name: str, groups: Any) -> bytes:
+    """What a step made, with its name; empty ``groups``: they are too large to be kept."""
+    spelled = name.encode()
+    return bytes([len(spelled)]) + spelled + bytes(groups)
+
+
+def decode_groups(payload: bytes) -> tuple[str, bytes | None]:
+    """Reads what ``encode_groups`` wrote; None: too large."""
+    end = 1 + payload[0]
+    return payload[1:end].decode(), payload[end:] or None
 
 
 def encode_settings(settings: WorkerSettings) -> str:

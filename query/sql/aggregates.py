@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from query.errors import InvalidQuery, UnsupportedQuery
+from query.splits import CannotSplit
 from query.sql import term as t
 from query.sql.casts import as_boolean, as_number, as_string, cast_to
 from query.sql.frame import AGGREGATES, ARITIES, FUNCTIONS, Arguments, Frame, function, node
@@ -57,11 +58,32 @@ class Aggregation:
         """The call as DuckDB writes it."""
         distinct = "DISTINCT " if self.distinct else ""
         ordered = self.order if order is None else order
-        return f"{duckdb_name}({distinct}{', '.join(arguments)}{ordered}){self.suffix}"
+        called = f"{duckdb_name}({distinct}{', '.join(arguments)}{ordered}){self.suffix}"
+        splitting = self.rows.session.splitting
+        if splitting is None:
+            return called
+        if distinct or ordered:
+            raise CannotSplit(called)
+        return splitting.merged(duckdb_name, called)
+
+    def different(self, counted: Term) -> Term:
+        """The number of different values."""
+        splitting = self.rows.session.splitting
+        if splitting is not None:
+            return Term(splitting.different(counted.sql, counted.type, self.suffix), BIGINT)
+        return Term(f"count(DISTINCT {counted.sql}){self.suffix}", BIGINT)
 
 
 Builder = Callable[[Aggregation], Term]
 BUILDERS: dict[str, Builder] = {}
+_COUNTS = (
+    "APPROX_COUNT_DISTINCT",
+    "APPROX_COUNT_DISTINCT_BUILTIN",
+    "APPROX_COUNT_DISTINCT_DS_HLL",
+    "APPROX_COUNT_DISTINCT_DS_THETA",
+)
+SPLITTABLE = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG", "BIT_AND", "BIT_OR", "BIT_XOR", *_COUNTS})
+"""What may be the same when it is made of parts; the rules know when it is not."""
 
 
 def aggregate(*names: str, least: int = 1, most: int | None = None) -> Callable[[Builder], Builder]:
@@ -90,6 +112,8 @@ def build(frame: Frame, name: str, arguments: Arguments, suffix: str, over: bool
     if not over and (frame.keys is None or frame.rows is None):
         raise InvalidQuery(f"aggregate {name} is not allowed in {frame.clause}")
     rows = frame if over or frame.rows is None else frame.rows
+    if frame.session.splitting is not None and name not in SPLITTABLE:
+        raise CannotSplit(name)
     distinct, order = False, ""
     if arguments and isinstance(arguments[0], exp.Distinct):
         distinct, arguments = True, [*arguments[0].expressions, *arguments[1:]]
@@ -143,33 +167,35 @@ def _count(call: Aggregation) -> Term:
     if counted.family is Family.COMPLEX and call.distinct:
         return _of_stored(call)
     if not counted.type.multi:
-        return Term(call.sql("count", counted.sql), BIGINT)
+        return call.different(counted) if call.distinct else Term(call.sql("count", counted.sql), BIGINT)
     if call.distinct:
         return _distinct_members(call, counted)
     return Term(call.sql("count", f"nullif(len({counted.sql}), 0)"), BIGINT)
 
 
 def _distinct_members(call: Aggregation, counted: Term) -> Term:
+    _refuse_split(call)
     return Term(f"coalesce(len(list_distinct(flatten(list({counted.sql}){call.suffix}))), 0)", BIGINT)
 
 
-@aggregate(
-    "APPROX_COUNT_DISTINCT",
-    "APPROX_COUNT_DISTINCT_BUILTIN",
-    "APPROX_COUNT_DISTINCT_DS_HLL",
-    "APPROX_COUNT_DISTINCT_DS_THETA",
-    most=3,
-)
+@aggregate(*_COUNTS, most=3)
 def _count_distinct(call: Aggregation) -> Term:
     counted = call.term(0)
     if counted.family is Family.COMPLEX:
         return _of_stored(call)
     if counted.type.multi:
         return _distinct_members(call, counted)
-    return Term(f"count(DISTINCT {counted.sql}){call.suffix}", BIGINT)
+    return call.different(counted)
+
+
+def _refuse_split(call: Aggregation) -> None:
+    """What is made of parts would not be the same."""
+    if call.rows.session.splitting is not None:
+        raise CannotSplit(call.name)
 
 
 def _of_stored(call: Aggregation) -> Term:
+    _refuse_split(call)
     from query.sql.aggregates_sketch import count_of_stored
 
     return count_of_stored(call, _STORED_KINDS.get(call.name))
@@ -186,13 +212,20 @@ def _sum(call: Aggregation) -> Term:
     number = as_number(call.single())
     if number.family is Family.LONG:
         return Term(call.sql("sum", number.sql), BIGINT)
+    _refuse_split(call)
     return Term(call.sql("sum", cast_to(number, DOUBLE).sql), DOUBLE)
 
 
 @aggregate("AVG")
 def _avg(call: Aggregation) -> Term:
     number = as_number(call.single())
-    return Term(call.sql("avg", number.sql if number.type != FLOAT else cast_to(number, DOUBLE).sql), DOUBLE)
+    if number.family is not Family.LONG:
+        _refuse_split(call)
+        return Term(call.sql("avg", number.sql if number.type != FLOAT else cast_to(number, DOUBLE).sql), DOUBLE)
+    # As Druid divides; the engine's own average of longs has more digits on the way and rounds twice.
+    return t.expression(
+        f"CAST({call.sql('sum', number.sql)} AS DOUBLE) / nullif({call.sql('count', number.sql)}, 0)", DOUBLE
+    )
 
 
 @aggregate("MIN", "MAX")

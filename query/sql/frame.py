@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from query.errors import InvalidQuery, SqlParseError, UnknownName, UnsupportedQuery
 from query.model import FunctionUse, SqlParameter
+from query.splits import Splitting
 from query.sql.multi_value import mapped
 from query.sql.scope import OpenTable, Scope, where
 from query.sql.term import Term
@@ -99,7 +100,7 @@ def per_member(frame: Frame, terms: list[Term], rule: ScalarRule) -> Term:
 
 @dataclass(slots=True)
 class Session:
-    """What holds for the whole statement."""
+    """What holds for the whole statement; with ``splitting`` it is translated to read groups of parts of its table."""
 
     catalogue: Catalogue
     zone: str
@@ -112,6 +113,7 @@ class Session:
     functions: dict[str, FunctionUse] = field(default_factory=dict)
     members: dict[str, str] = field(default_factory=dict)
     told_time: bool = False
+    splitting: Splitting | None = None
 
     def now(self) -> int:
         """What CURRENT_TIMESTAMP means, in ms UTC; a statement that asks means something else at another time."""

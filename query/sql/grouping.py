@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from query.errors import InvalidQuery, UnsupportedQuery
-from query.sql.frame import Frame, holds_aggregate, refuse_parts
+from query.splits import CannotSplit
+from query.sql.frame import Frame, Session, holds_aggregate, refuse_parts
 from query.sql.multi_value import spread
 from query.sql.scope import where
 from query.sql.term import Term
@@ -109,3 +110,16 @@ class _Reader:
         if holds_aggregate(item):
             raise InvalidQuery(f"GROUP BY {tree.this} names an aggregate", where(tree))
         return self.rows.term(item)
+
+
+def parted(session: Session, grouping: Grouping | None, source: str) -> str:
+    """FROM and WHERE, which a statement that is split leaves to its parts; their keys then stand for the rows'."""
+    splitting = session.splitting
+    if splitting is None:
+        return source
+    if grouping is None or any(term.is_constant for term in grouping.keys.values()):
+        raise CannotSplit("no groups, or none of rows")
+    for text, term in grouping.keys.items():
+        grouping.keys[text] = Term(splitting.key(term.sql, term.type), term.type)
+    grouping.sql = splitting.grouped()
+    return f" FROM {splitting.read(source.removeprefix(' FROM '))}"

@@ -36,6 +36,7 @@ from query.sql.parameters import number_markers
 from query.sql.relations import Plan
 from query.sql.scope import Output, Scope
 from query.sql.select import QueryPlanner, row_count
+from query.sql.splitting import split
 from query.sql.term import text_sql
 from query.sql.types import VARCHAR
 
@@ -86,6 +87,7 @@ def _planned(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQ
     _limit_outside(session, statement.tree, whole_number(context, "sqlOuterLimit"))
     planned = planner.plan(session, statement.tree)
     tables = tuple(table.closed() for table in session.tables)
+    parted = None if statement.explain else split(session, statement.tree, tables)
     if statement.explain:
         names = sorted({table.datasource for table in tables if table.is_stored})
         planned, tables = _explained(planned, names), ()
@@ -104,6 +106,8 @@ def _planned(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQ
         flag(context, "useCache", True),
         not session.told_time or "sqlCurrentTimestamp" in context,
         statement.explain or _is_small(statement.tree),
+        parted,
+        flag(context, "populateCache", True),
     )
 
 

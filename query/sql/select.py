@@ -10,7 +10,7 @@ from sqlglot import exp
 from query.errors import InvalidQuery, UnsupportedQuery
 from query.sql.casts import as_boolean, cast_to
 from query.sql.frame import Frame, Session, holds_aggregate, refuse_parts
-from query.sql.grouping import Grouping, group_keys
+from query.sql.grouping import Grouping, group_keys, parted
 from query.sql.operators import pinned
 from query.sql.relations import FromBuilder, Plan
 from query.sql.scope import OpenTable, Output, Scope, where
@@ -181,13 +181,14 @@ class QueryPlanner:
             item.name: item.tree for item in items if item.tree is not None and not item.name.startswith("EXPR$")
         }
         grouping = _grouping(rows, tree, items, aliases)
+        from_sql = source.sql + (grouping.laterals(source.sql) if grouping else "")
+        from_sql = parted(session, grouping, (f" FROM {from_sql}" if from_sql else "") + condition)
         frame = rows if grouping is None else Frame(session, source.scope, grouping.keys, rows, aliases)
         frame.named_windows = windows
         terms = [_stored(item.seen_by(frame)) for item in items]
         sql = "SELECT " + _distinct(tree, grouping)
         sql += ", ".join(f"{term.sql} AS o{at}" for at, term in enumerate(terms))
-        from_sql = source.sql + (grouping.laterals(source.sql) if grouping else "")
-        sql += (f" FROM {from_sql}" if from_sql else "") + condition
+        sql += from_sql
         sql += grouping.sql if grouping else ""
         sql += _having_sql(frame, tree)
         sql += _order_by(frame, tree, terms, aliases) + _limit_sql(frame, tree)

@@ -64,6 +64,7 @@ class MemoryTable:
         self.reads = 0
         self._folder = folder
         self._segments: list[tuple[DataSegment, int]] = []
+        self._removed: list[tuple[DataSegment, int]] = []
         self._required: dict[int, RequiredSequence] = {1: RequiredSequence("s", 1, 1, 1, {0: 0}, {0: 0}, None, {})}
         self._lock = threading.RLock()
         self.start_task()
@@ -149,6 +150,12 @@ class MemoryTable:
             self._required[number + 1] = RequiredSequence("s", 1, number + 1, 1, {0: end}, {0: 0}, None, {})
             return segment
 
+    def drop_oldest(self) -> None:
+        """Its first segment is marked unused."""
+        with self._lock:
+            self.version += 1
+            self._removed.append((self._segments.pop(0)[0], self.version))
+
     def _segment(self, number: int, start: int, end: int, table: pa.Table, schema: SegmentSchema) -> DataSegment:
         path = self._folder / f"{self.name}-{number}.parquet"
         pq.write_table(table, path)
@@ -190,7 +197,7 @@ class MemoryTable:
                 self.schema,
                 segments if since is None else (),
                 () if since is None else segments,
-                (),
+                () if since is None else tuple(str(one.id) for one, gone in self._removed if gone > since),
                 {"s": {0: self.committed}},
                 {"s": {0: 0}},
                 tuple(self._required.values()),

@@ -1,0 +1,34 @@
+"""Starts a bound statement in the engine: on all its rows, or on those that are in no groups that are kept."""
+
+from __future__ import annotations
+
+from query.bound import BoundQuery
+from query.engine import Engine
+from query.model import PlannedQuery
+from query.partials import Partials
+from query.runs import Run
+from query.worker_wire import Job
+
+
+class Runner:
+    """What starts a node's statements; safe for many threads. One that reads ``long_rows`` counts as long."""
+
+    def __init__(self, engine: Engine, partials: Partials, long_rows: int) -> None:
+        self._engine = engine
+        self._partials = partials
+        self._long_rows = long_rows
+
+    def begin(self, query: BoundQuery, planned: PlannedQuery, job: Job, left_ms: int) -> Run:
+        """The run of ``job``, which reads all rows, or of a shorter one with the same answer, in ``left_ms``.
+
+        Raises:
+            QueryError: it has no answer.
+        """
+        plan = query.plan_of_groups(planned, job.functions, self._partials)
+        if plan is None:
+            return self._engine.begin(job, left_ms, query)
+        query.claims(planned, self._long_rows, plan.rows)
+        run = self._engine.begin(plan.job(job, self._partials.groups_bytes), left_ms, query)
+        if planned.populate_cache:
+            self._partials.keep(plan, run.groups)
+        return run

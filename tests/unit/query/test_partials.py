@@ -1,0 +1,118 @@
+"""Groups of parts are kept while those parts are there, serve with what came since, and never stand for other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from query.binding import Function, Relation
+from query.mirror import MirroredChunk
+from query.model import TableUse
+from query.partials import LARGE_ROWS, Delta, Partials, Plan
+from query.splits import Split
+from tests.unit.query.memory_table import MemoryTable
+from tests.unit.query.node_steps import Start, ask, until
+
+BY_PAGE = "SELECT page, COUNT(*), SUM(added), MIN(added), AVG(added) FROM wiki GROUP BY page ORDER BY page"
+SPLIT = Split("SELECT x AS k0 FROM t1 GROUP BY 1", (("k0", "key"),), "SELECT p.k0 FROM g_all AS p GROUP BY p.k0")
+USE = TableUse("druid", "t", "t1", ())
+
+
+def chunk(number: int, rows: int = 10) -> MirroredChunk:
+    return MirroredChunk(("token", number), f"{number}.arrow", (), "", rows, 100, 0, 9)
+
+
+def planned(partials: Partials, *chunks: MirroredChunk, use: TableUse = USE, functions: str = "") -> Plan | None:
+    called = [Function(functions)] if functions else []
+    return partials.plan(SPLIT, use, called, ((), chunks), lambda delta: Relation("t1", "SELECT 1"))
+
+
+def read(plan: Plan | None) -> list[tuple[int, ...]]:
+    assert plan is not None
+    return [tuple(one.key[1] for one in delta.chunks) for delta in plan.deltas]
+
+
+def kept(partials: Partials, *chunks: MirroredChunk, groups: bytes = b"groups") -> Plan:
+    planned(partials, *chunks)
+    plan = planned(partials, *chunks)
+    assert plan is not None
+    partials.keep(plan, {step.name: groups for step in plan.steps if step.sql})
+    return plan
+
+
+def test_only_rows_that_came_since_are_read_until_a_part_is_gone() -> None:
+    partials = Partials(1_000, 0)
+    assert planned(partials, chunk(1)) is None, "the first time all is read"
+    kept(partials, chunk(1), chunk(2))
+    assert read(planned(partials, chunk(1), chunk(2))) == [()]
+    more = planned(partials, chunk(1), chunk(2), chunk(3))
+    assert read(more) == [(3,)] and more is not None and more.rows == 10 and more.steps[0].kept == b"groups"
+    assert read(planned(partials, chunk(1), chunk(3))) == [(1, 3)], "2 cannot be taken out of the groups"
+    assert read(planned(partials, chunk(1), chunk(2), chunk(9, LARGE_ROWS))) == [(9,), ()]
+
+
+def test_other_columns_functions_or_bounds_have_other_groups() -> None:
+    partials = Partials(1_000, 0)
+    kept(partials, chunk(1))
+    for other in (replace(USE, time_bounds=(0, 5)), replace(USE, relation="t2")):
+        assert planned(partials, chunk(1), use=other) is None and read(planned(partials, chunk(1), use=other)) == [(1,)]
+    assert planned(partials, chunk(1), functions="lookup_1") is None
+    assert read(planned(partials, chunk(1), functions="lookup_1")) == [(1,)]
+
+
+def test_groups_are_bounded_and_a_statement_of_too_many_reads_all() -> None:
+    partials = Partials(100, 0)
+    for at in range(6):
+        kept(partials, chunk(1), groups=b"g" * 30)
+        plan = planned(partials, chunk(1), use=replace(USE, relation=f"u{at}"))
+        assert plan is None and partials.used_bytes <= 100
+        plan = planned(partials, chunk(1), use=replace(USE, relation=f"u{at}"))
+        assert plan is not None
+        partials.keep(plan, {step.name: b"g" * 30 for step in plan.steps})
+    assert partials.used_bytes <= 100
+    plan = kept(partials, chunk(1), chunk(2))
+    partials.keep(plan, {"g_small": None})
+    assert planned(partials, chunk(1), chunk(2)) is None and planned(partials, chunk(1)) is None
+    assert Partials(0, 0).plan(SPLIT, USE, (), ((), (chunk(1),)), _unread) is None
+    assert planned(Partials(100, 11), chunk(1)) is None and planned(Partials(100, 0)) is None
+
+
+def _unread(delta: Delta) -> Relation:
+    raise AssertionError("nothing is read")
+
+
+def test_a_node_reads_what_came_since_through_publishes_joins_and_a_reset(start: Start, table: MemoryTable) -> None:
+    node, task = start(groups_from_rows=1), table.tasks[0]
+
+    def same() -> int:
+        expected = ask(node, BY_PAGE, useCache=False)
+        assert ask(node, BY_PAGE) == expected
+        used = node.status()["groupsUsed"]
+        assert isinstance(used, int)
+        return used
+
+    steps: list[Callable[[], object]] = [
+        lambda: table.read(task, 30),
+        lambda: table.read(task, 5),
+        lambda: table.seal_and_publish(task),
+        lambda: table.read(task, 14),
+        lambda: table.join_chunks(task),
+        lambda: table.seal_and_publish(task),
+        lambda: table.read(task, 3),
+    ]
+    for step in steps:
+        step()
+        until(lambda: node.status()["tables"] == table.versions())
+        used = same()
+    assert used >= len(steps) - 3 and ask(node, "SELECT COUNT(*) FROM wiki") == [(52,)]
+    table.drop_oldest()
+    until(lambda: node.status()["tables"] == table.versions())
+    assert same() > used and ask(node, "SELECT COUNT(*) FROM wiki") == [(17,)]
+    # Another attempt reads the same rows again, in chunks of other names.
+    task.alive = False
+    second = table.start_task()
+    table.read(second, 2)
+    table.read(second, 3)
+    until(lambda: ask(node, "SELECT COUNT(*) FROM wiki") == [(19,)])
+    same()
+    assert ask(node, BY_PAGE, populateCache=False) == ask(node, BY_PAGE, useCache=False)

@@ -1,0 +1,173 @@
+"""An answer made of groups of parts of a table is the answer of the table, to the last bit and however it is parted."""
+
+from __future__ import annotations
+
+from random import Random
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from query.errors import QueryError
+from query.splits import GROUPS, PARTS, Split
+from tests.unit.query.rows import planned, table
+from tests.unit.query.statements import Statements
+
+KEYS = [
+    "s",
+    "S",
+    "mv",
+    "n",
+    "d",
+    "__time",
+    "TIME_FLOOR(__time, 'PT1H')",
+    "UPPER(s)",
+    "MV_TO_STRING(mv, ',')",
+    "n > 3",
+    "CASE WHEN s = 'a' THEN n END",
+    "CAST(d AS BIGINT)",
+]
+TOLD = [
+    "COUNT(*)",
+    "COUNT(s)",
+    "COUNT(mv)",
+    "SUM(n)",
+    "AVG(n)",
+    "MIN(d)",
+    "MAX(S)",
+    "MIN(__time)",
+    "MAX(n > 2)",
+    "SUM(n - 3)",
+    "BIT_XOR(n)",
+    "COUNT(DISTINCT s)",
+    "COUNT(DISTINCT d)",
+    "APPROX_COUNT_DISTINCT(n)",
+    "SUM(n) + COUNT(*) * 2",
+]
+FILTERS = ["s = 'a'", "n > 2", "d IS NULL", "mv = 'x'", "__time < TIMESTAMP '2024-01-01 12:00:00'"]
+WHOLE_ONLY = [
+    "SELECT SUM(d) FROM t",
+    "SELECT AVG(d) FROM t GROUP BY s",
+    "SELECT COUNT(*) FROM t GROUP BY ROLLUP(s)",
+    "SELECT LATEST(n) FROM t",
+    "SELECT DS_HLL(s) FROM t",
+    "SELECT SUM(DISTINCT n) FROM t",
+    "SELECT COUNT(DISTINCT mv) FROM t",
+    "SELECT COUNT(*) FROM t",
+    "SELECT s, n FROM t",
+    "SELECT SUM(n) OVER () FROM t",
+    "SELECT COUNT(s) FROM t WHERE n IN (SELECT n FROM t)",
+    "SELECT COUNT(s) FROM t WHERE __time > CURRENT_TIMESTAMP",
+    "SELECT a.s, COUNT(*) FROM t a JOIN t b ON a.s = b.s GROUP BY 1",
+    "SELECT s, COUNT(*) FROM t GROUP BY s UNION ALL SELECT S, COUNT(*) FROM t GROUP BY S",
+]
+
+
+def statement(random: Random) -> str:
+    def told() -> str:
+        call = random.choice(TOLD)
+        filtered = random.random() < 0.4 and call.endswith(")")
+        return f"{call} FILTER (WHERE {random.choice(FILTERS)})" if filtered else call
+
+    keys = random.sample(KEYS, random.randrange(3))
+    cells = keys + [told() for _ in range(random.randint(1, 3))]
+    sql = f"SELECT {', '.join(cells)} FROM t"
+    sql += f" WHERE {random.choice(FILTERS)}" if random.random() < 0.4 else ""
+    sql += f" GROUP BY {', '.join(str(at + 1) for at in range(len(keys)))}" if keys else ""
+    sql += f" HAVING {told()} > 1" if random.random() < 0.3 else ""
+    order = f" ORDER BY {', '.join(str(at + 1) for at in range(len(cells)))}"
+    return sql + (f"{order} LIMIT {random.randint(1, 4)}" if random.random() < 0.3 else "")
+
+
+def rows(random: Random, count: int) -> pa.Table:
+    def some(values: list[object]) -> list[object]:
+        return [random.choice([None, *values]) for _ in range(count)]
+
+    return table(
+        __time=[f"2024-01-01T{random.randrange(24):02}:{random.randrange(60):02}:00Z" for _ in range(count)],
+        s=some(["a", "b", ""]), S=some(["a", "é", "zz"]), mv=some([["x"], ["x", "y"], [], ["x", "x"]]),
+        n=some([1, 2, 3, -7, 2**62 - 1]), d=some([0.1, 0.2, 1e300, float("nan"), float("inf")]),
+    )  # fmt: skip
+
+
+class Engine:
+    """What a worker does, in this process."""
+
+    def __init__(self) -> None:
+        self.connection = duckdb.connect(config={"threads": 1})
+        self.connection.execute("SET TimeZone = 'UTC'")
+
+    def run(self, sql: str, **relations: pa.Table) -> pa.Table:
+        for name, held in relations.items():
+            self.connection.register(name, held)
+        answer: pa.Table = self.connection.sql(sql).to_arrow_table()
+        return answer
+
+
+def by_parts(engine: Engine, split: Split, name: str, parts: list[pa.Table], random: Random) -> pa.Table:
+    """Groups of each part, merged one after the other or united at the end, as they happen to come."""
+    shelves: list[pa.Table] = []
+    for part in parts:
+        made = engine.run(split.partial_sql, **{name: part})
+        if shelves and random.random() < 0.5:
+            both = f"{split.of('one')} UNION ALL {split.of('two')}"
+            merged = f"WITH {PARTS} AS NOT MATERIALIZED ({both}) {split.merge_sql}"
+            made = engine.run(merged, one=shelves.pop(), two=made)
+        shelves.append(made)
+    united = " UNION ALL ".join(split.of(f"g{at}") for at in range(len(shelves)))
+    held = {f"g{at}": shelf for at, shelf in enumerate(shelves)}
+    return engine.run(f"WITH {GROUPS} AS NOT MATERIALIZED ({united}) {split.final_sql}", **held)
+
+
+def sorted_rows(answer: pa.Table) -> list[str]:
+    return sorted(repr(row) for row in zip(*(column.to_pylist() for column in answer.columns), strict=True))
+
+
+def compared(seed: int, count: int) -> tuple[int, list[str]]:
+    random, engine, splits, wrong = Random(seed), Engine(), 0, []
+    for _ in range(count):
+        sql = statement(random)
+        plan = planned(sql)
+        if plan.split is None:
+            continue
+        splits += 1
+        [use] = plan.tables
+        held = rows(random, random.randrange(12)).select([column.name for column in use.columns])
+        held = held.rename_columns([column.internal for column in use.columns])
+        cuts = sorted(random.randint(0, len(held)) for _ in range(random.randint(0, 3)))
+        ends = zip([0, *cuts], [*cuts, len(held)], strict=True)
+        parts = [held.slice(begin, end - begin) for begin, end in ends]
+        whole = engine.run(plan.duckdb_sql, **{use.relation: held})
+        made = by_parts(engine, plan.split, use.relation, parts, random)
+        if sorted_rows(whole) != sorted_rows(made) or whole.schema.types != made.schema.types:
+            wrong.append(f"{sql}\n  {whole.to_pylist()}\n  {made.to_pylist()}")
+    return splits, wrong
+
+
+def test_parts_give_the_answer_of_the_whole() -> None:
+    splits, wrong = compared(seed=6, count=12)
+    assert not wrong, "\n".join(wrong)
+    assert splits > 6
+
+
+@pytest.mark.slow
+def test_parts_give_the_answer_of_the_whole_for_many_statements() -> None:
+    splits, wrong = compared(seed=7, count=600)
+    assert not wrong, "\n".join(wrong[:20])
+    assert splits > 450
+
+
+@pytest.mark.parametrize("sql", WHOLE_ONLY)
+def test_what_depends_on_the_order_or_on_all_rows_is_not_split(sql: str) -> None:
+    assert planned(sql).split is None
+
+
+def test_any_statement_is_split_or_not_without_an_error() -> None:
+    statements = Statements(3)
+    for _ in range(30):
+        sql = statements.statement()
+        try:
+            found = planned(sql).split
+        except QueryError:
+            continue
+        assert found is None or found.final_sql != found.partial_sql, sql
