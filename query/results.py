@@ -130,9 +130,12 @@ def _row_chunks(batches: Iterable[pa.RecordBatch], writer: _Writer, planned: Pla
 
 
 def json_cells(array: pa.Array[Any], type_: SqlType) -> list[str]:
-    """The values of one column as JSON texts: arrays and several values as lists, times in UTC, sketches in base64."""
+    """The values of one column as JSON texts: arrays and several values as lists, nested data as it is, times in UTC,
+    sketches in base64."""
     if pa.types.is_binary(array.type):
         return ["null" if value is None else _json_text(_base64(value)) for value in array.to_pylist()]
+    if type_.family is Family.COMPLEX:
+        return ["null" if text is None else text for text in _strings(array, "UTC")]
     return _column(array, type_, "UTC", stringify=False, as_json=True)
 
 

@@ -11,6 +11,7 @@ from query.native import expressions
 from query.native.aggregators_computed import VARIANCES, extreme_time_sql, fold, variance_sql
 from query.native.dimensions import dimension_of
 from query.native.filters import filter_sql
+from query.native.histograms import of_breaks, only_value
 from query.native.request import Part
 from query.native.rows import Rows
 from query.native.sketches import AGGREGATORS, finalized, sketch_sql
@@ -91,7 +92,12 @@ def _bloom(rows: Rows, part: Part, suffix: str) -> tuple[str, SqlType]:
     return bloom_sql(rows.session, field, entries, suffix, part.path), BLOOM_TYPE
 
 
-_FOLDS: dict[str, Callable[[Rows, Part, str], tuple[str, SqlType]]] = {"expression": fold, "bloom": _bloom}
+_FOLDS: dict[str, Callable[[Rows, Part, str], tuple[str, SqlType]]] = {
+    "expression": fold,
+    "bloom": _bloom,
+    "histogram": of_breaks,
+    "singleValue": only_value,
+}
 
 
 def _sketch(rows: Rows, part: Part, kind: SketchKind, suffix: str) -> Aggregate:

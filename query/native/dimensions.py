@@ -110,6 +110,11 @@ def virtual_column(rows: Rows, part: Part) -> Term:
         return as_type(found, wanted) if wanted else found
     if kind == "nested-field":
         return _nested(rows, part)
+    if kind == "fallback":
+        names = part.texts("columns")
+        if not names:
+            raise InvalidQuery(f"{part.at('columns')}: at least one name is needed")
+        return next((rows.column(name) for name in names if rows.find(name) is not None), rows.column(names[0]))
     if kind in ("mv-filtered", "list-filtered"):
         inner = dimension_of(rows, part.get("delegate"), part.at("delegate"))
         listed = ", ".join(t.text_sql(value) for value in part.texts("values"))

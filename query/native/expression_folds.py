@@ -1,13 +1,15 @@
-"""Functions of Druid's expression language that go through lists with a lambda, and those that ask sketches."""
+"""Functions of Druid's expression language that go through lists with a lambda, that ask sketches, and late ones."""
 
 from __future__ import annotations
 
-from query.errors import InvalidQuery
+from query.errors import InvalidQuery, UnsupportedQuery
 from query.native.expressions import Compiler, function
-from query.native.rows import plain
+from query.native.rows import call, plain
+from query.sql import calendar_sql as cal
 from query.sql import sketches as s
 from query.sql import term as t
-from query.sql.casts import cast_to
+from query.sql.calendar_math import known_zone
+from query.sql.casts import as_long, as_number, cast_to
 from query.sql.term import Term
 from query.sql.types import BIGINT, DOUBLE, VARCHAR, Family, SqlType, array_of, common_type, element_of
 from segments.expression.tree import Call, Expression, Identifier, Lambda
@@ -88,6 +90,35 @@ def _fold(compiler: Compiler, tree: Call) -> Term:
     reduced = f"lambda {state}, {row}: struct_pack(acc := {next_}{kept})"
     folded = f"list_reduce({given}, {reduced}, struct_pack(acc := {start}{nothing})).acc"
     return Term(f"(CASE WHEN len({rows}) > 0 THEN {folded} WHEN {rows} IS NOT NULL THEN {start} END)", wider)
+
+
+@function("array_quantile")
+def _quantile(compiler: Compiler, tree: Call) -> Term:
+    """As ARRAY_QUANTILE, but of a rank out of range none."""
+    operand, rank = (compiler.value(argument) for argument in tree.arguments)
+    if not isinstance(rank.value, int | float) or operand.family is not Family.ARRAY:
+        raise InvalidQuery("array_quantile takes an array and a constant rank from 0 to 1")
+    return call(compiler.session, "ARRAY_QUANTILE", operand, rank) if 0 <= rank.value <= 1 else t.null(DOUBLE)
+
+
+@function("subtract_months")
+def _months_between(compiler: Compiler, tree: Call) -> Term:
+    """Whole months from the second time to the first, on a zone's calendar."""
+    later, earlier, zone = (compiler.value(argument) for argument in tree.arguments)
+    if not isinstance(zone.value, str):
+        raise InvalidQuery("subtract_months takes the zone as a constant text")
+    sides = [cal.stamp(cal.local(as_long(as_number(one)).sql, known_zone(zone.value))) for one in (earlier, later)]
+    return t.call("datesub", BIGINT, "'month'", *sides)
+
+
+@function("complex_decode_base64", "decode_base64_complex")
+def _decoded(compiler: Compiler, tree: Call) -> Term:
+    return call(compiler.session, "DECODE_BASE64_COMPLEX", *(compiler.value(argument) for argument in tree.arguments))
+
+
+@function("hyper_unique", "hyper_unique_add")
+def _collector(compiler: Compiler, tree: Call) -> Term:
+    raise UnsupportedQuery(f"the expression function {tree.name!r} is not supported: use the aggregator hyperUnique")
 
 
 @function("hll_sketch_estimate", "theta_sketch_estimate", "hyper_unique_estimate", "hyper_unique_round_estimate")

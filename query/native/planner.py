@@ -36,7 +36,7 @@ QUERY_TYPES: dict[str, TypePlanner] = {
     "segmentMetadata": segment_metadata,
     "dataSourceMetadata": data_source_metadata,
 }
-_NOT_BUILT = ("select", "windowOperator", "unionQuery", "movingAverage", "materializedView")
+_NOT_BUILT = ("select", "windowOperator", "union", "unionQuery", "movingAverage", "materializedView")
 
 
 def plan(body: Any, catalogue: NativeCatalogue, now_ms: int) -> NativePlan:

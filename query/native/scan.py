@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,7 +17,6 @@ from query.native.shapes import Stamps, json_object, json_text
 from query.native.timeseries import BucketShape
 from query.sql import term as t
 from query.sql.casts import as_string
-from query.sql.functions_json import JSON
 from query.sql.multi_value import spread
 from query.sql.scope import Output
 from query.sql.term import Term
@@ -50,9 +48,8 @@ def scan(setting: Setting) -> Draft:
     sql += f" LIMIT {limit}" if limit is not None else ""
     sql += f" OFFSET {offset}" if offset else ""
     types = [found.type.druid if found is not None else None for _, found in terms]
-    documents = tuple(one.type == JSON for one in values)
     batch = query.whole("batchSize", BATCH_ROWS, least=1) or BATCH_ROWS
-    shape = ScanShape(tuple(names), tuple(types), documents, _FORMATS[spelled], batch)
+    shape = ScanShape(tuple(names), tuple(types), _FORMATS[spelled], batch)
     return Draft(sql, outputs, shape, lambda: (sql, outputs))
 
 
@@ -79,14 +76,10 @@ def _scan_order(setting: Setting, moment: Term | None, selected: dict[str, Term 
 
 @dataclass(frozen=True, slots=True)
 class ScanShape:
-    """``[{segmentId, columns, events, rowSignature}]``, a block per ``batch`` rows.
-
-    ``documents`` marks columns of nested data, whose text is JSON already.
-    """
+    """``[{segmentId, columns, events, rowSignature}]``, a block per ``batch`` rows."""
 
     names: tuple[str, ...]
     types: tuple[str | None, ...]
-    documents: tuple[bool, ...]
     compact: bool
     batch: int
 
@@ -111,14 +104,7 @@ class ScanShape:
         yield f"{end}]" if count else "]"
 
     def _event(self, cells: tuple[str, ...]) -> str:
-        if any(self.documents):
-            pairs = zip(cells, self.documents, strict=True)
-            cells = tuple(_document(cell) if is_document else cell for cell, is_document in pairs)
         return f"[{','.join(cells)}]" if self.compact else json_object(self.names, cells)
-
-
-def _document(cell: str) -> str:
-    return cell if cell == "null" else str(json.loads(cell))
 
 
 def search(setting: Setting) -> Draft:

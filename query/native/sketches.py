@@ -24,9 +24,16 @@ AGGREGATORS = {
     "quantilesDoublesSketch": QUANTILES,
     "quantilesDoublesSketchMerge": QUANTILES,
     "arrayOfDoublesSketch": TUPLE,
+    "sketchBuild": THETA,
+    "sketchMerge": THETA,
+    "KllDoublesSketch": QUANTILES,
+    "KllDoublesSketchMerge": QUANTILES,
+    "KllFloatsSketch": QUANTILES,
+    "KllFloatsSketchMerge": QUANTILES,
 }
 _SIZES = {HLL: "lgK", THETA: "size", QUANTILES: "k", TUPLE: "nominalEntries"}
 _DOUBLES = array_of(DOUBLE)
+_LARGEST_QUANTILES = 32_768
 
 Column = Callable[[str], Term]
 Field = Callable[[Part], Term]
@@ -40,7 +47,11 @@ def shape_of_part(part: Part, kind: SketchKind, values: int = 1) -> SketchShape:
         InvalidQuery: there is no such size.
     """
     hll_type = part.text_or("HLL_4", "tgtHllType")
-    return s.shaped(kind, part.path or part.type, part.whole(_SIZES[kind]), hll_type, values)
+    size = part.whole(_SIZES[kind])
+    if size is not None and part.type.startswith("Kll"):
+        # A quantiles sketch answers for a KLL sketch; its sizes are powers of two.
+        size = min(1 << max(size - 1, 1).bit_length(), _LARGEST_QUANTILES)
+    return s.shaped(kind, part.path or part.type, size, hll_type, values)
 
 
 def sketch_sql(session: Session, part: Part, kind: SketchKind, column: Column, suffix: str) -> str:
@@ -176,6 +187,18 @@ def _tuple_quantiles(session: Session, part: Part, field: Field) -> Term:
     return _called(session, "sketch_tuple_quantiles", s.sketch_type(QUANTILES), sketch, column, size)
 
 
+def _base64(session: Session, part: Part, field: Field) -> Term:
+    return t.call("to_base64", VARCHAR, _sketch(part, field, TUPLE))
+
+
+_OF_QUANTILES = {
+    "Quantile": _one_point("sketch_quantiles", "fraction"),
+    "Quantiles": _points("sketch_quantiles", "fractions"),
+    "Rank": _one_point("sketch_ranks", "value"),
+    "CDF": _points("sketch_cdf", "splitPoints"),
+    "Histogram": _histogram,
+    "String": _summary(QUANTILES),
+}
 POST_AGGREGATORS: dict[str, Callable[[Session, Part, Field], Term]] = {
     "thetaSketchEstimate": _estimate(THETA),
     "thetaSketchSetOp": _combined(THETA, "func"),
@@ -185,12 +208,6 @@ POST_AGGREGATORS: dict[str, Callable[[Session, Part, Field], Term]] = {
     "HLLSketchEstimateWithBounds": _bounds(HLL, "numStdDev"),
     "HLLSketchUnion": _combined(HLL, "func"),
     "HLLSketchToString": _summary(HLL),
-    "quantilesDoublesSketchToQuantile": _one_point("sketch_quantiles", "fraction"),
-    "quantilesDoublesSketchToQuantiles": _points("sketch_quantiles", "fractions"),
-    "quantilesDoublesSketchToRank": _one_point("sketch_ranks", "value"),
-    "quantilesDoublesSketchToCDF": _points("sketch_cdf", "splitPoints"),
-    "quantilesDoublesSketchToHistogram": _histogram,
-    "quantilesDoublesSketchToString": _summary(QUANTILES),
     "arrayOfDoublesSketchToEstimate": _estimate(TUPLE),
     "arrayOfDoublesSketchToEstimateAndBounds": _bounds(TUPLE, "numStdDevs"),
     "arrayOfDoublesSketchToNumEntries": _entries,
@@ -200,4 +217,12 @@ POST_AGGREGATORS: dict[str, Callable[[Session, Part, Field], Term]] = {
     "arrayOfDoublesSketchToQuantilesSketch": _tuple_quantiles,
     "arrayOfDoublesSketchSetOp": _combined(TUPLE, "operation"),
     "arrayOfDoublesSketchConstant": _constant(TUPLE),
+    "arrayOfDoublesSketchToBase64String": _base64,
+    "sketchEstimate": _estimate(THETA),
+    "sketchSetOper": _combined(THETA, "func"),
+    **{
+        f"{kind}SketchTo{name}": rule
+        for kind in ("quantilesDoubles", "KllDoubles", "KllFloats")
+        for name, rule in _OF_QUANTILES.items()
+    },
 }

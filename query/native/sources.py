@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from query.errors import InvalidQuery, UnknownName
+from query.errors import InvalidQuery, QueryError, UnknownName
 from query.native import expressions
 from query.native.dimensions import virtual_column
 from query.native.expressions import NAMED_TYPES
@@ -68,7 +68,11 @@ def rows_of(
         return _filtered(inner("base"), part.part("filter"))
     if kind == "unnest":
         return _unnested(part, inner("base"))
-    raise part.unknown_type("data source")
+    raise _refusal(part)
+
+
+def _refusal(part: Part) -> QueryError:
+    return part.unsupported("the data source") if part.type == "restrict" else part.unknown_type("data source")
 
 
 def _name(item: Any, path: str) -> str:

@@ -81,6 +81,7 @@ _COUNTS = (
     "APPROX_COUNT_DISTINCT_BUILTIN",
     "APPROX_COUNT_DISTINCT_DS_HLL",
     "APPROX_COUNT_DISTINCT_DS_THETA",
+    "APPROX_COUNT_DISTINCT_DS_HLL_UTF8",
 )
 SPLITTABLE = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG", "BIT_AND", "BIT_OR", "BIT_XOR", *_COUNTS})
 """What may be the same when it is made of parts; the rules know when it is not."""
@@ -181,6 +182,8 @@ def _distinct_members(call: Aggregation, counted: Term) -> Term:
 @aggregate(*_COUNTS, most=3)
 def _count_distinct(call: Aggregation) -> Term:
     counted = call.term(0)
+    if call.name.endswith("UTF8") and counted.family not in (Family.STRING, Family.NULL):
+        raise InvalidQuery(f"{call.name} counts texts, not {counted.type.name}")
     if counted.family is Family.COMPLEX:
         return _of_stored(call)
     if counted.type.multi:
@@ -214,6 +217,21 @@ def _sum(call: Aggregation) -> Term:
         return Term(call.sql("sum", number.sql), BIGINT)
     _refuse_split(call)
     return Term(call.sql("sum", cast_to(number, DOUBLE).sql), DOUBLE)
+
+
+@aggregate("$SUM0")
+def _sum_or_zero(call: Aggregation) -> Term:
+    found = _sum(call)
+    return t.call("coalesce", found.type, found.sql, "0")
+
+
+@aggregate("SINGLE_VALUE")
+def _single_value(call: Aggregation) -> Term:
+    """The value of the only row; the statement fails where there are more."""
+    value = call.single()
+    more = t.text_sql("SINGLE_VALUE of more than one row")
+    sql = f"CASE WHEN count(*){call.suffix} > 1 THEN error({more}) ELSE {call.sql('any_value', value.sql)} END"
+    return t.expression(f"CAST({sql} AS {value.type.duckdb})", value.type)
 
 
 @aggregate("AVG")
@@ -260,49 +278,13 @@ _spread(("STDDEV_POP",), "stddev_pop")
 _spread(("STDDEV_SAMP", "STDDEV"), "stddev_samp")
 
 
-@aggregate("APPROX_QUANTILE", "APPROX_QUANTILE_DS", least=2, most=3)
-def _quantile(call: Aggregation) -> Term:
-    share = call.term(1).value
-    if not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise InvalidQuery(f"the quantile of {call.name} is a constant from 0 to 1")
-    if call.term(0).family is Family.COMPLEX:
-        from query.sql.aggregates_sketch import quantile_of_stored
-
-        return quantile_of_stored(call, float(share))
-    number = as_number(call.single())
-    return Term(call.sql("quantile_disc", cast_to(number, DOUBLE).sql, repr(float(share))), DOUBLE)
-
-
-@aggregate("TDIGEST_QUANTILE", least=2, most=3)
-def _interpolated(call: Aggregation) -> Term:
-    """Between two values, as a digest answers; exact."""
-    share = call.term(1).value
-    if not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise InvalidQuery(f"the quantile of {call.name} is a constant from 0 to 1")
-    number = cast_to(as_number(call.single()), DOUBLE)
-    return Term(call.sql("quantile_cont", number.sql, repr(float(share))), DOUBLE)
-
-
-@aggregate("APPROX_QUANTILE_FIXED_BUCKETS", least=5, most=6)
-def _within_bounds(call: Aggregation) -> Term:
-    """Exact among the values from the lower bound up to the upper one; ``clip`` moves others to the nearer bound."""
-    share, low, high = (call.term(at).value for at in (1, 3, 4))
-    mode = str(call.term(5).value).lower() if len(call.arguments) > 5 else "ignore"
-    if not all(isinstance(one, int | float) for one in (share, low, high)):
-        raise InvalidQuery(f"arguments 2 to 5 of {call.name} are constant numbers")
-    if mode not in ("ignore", "clip", "overflow"):
-        raise InvalidQuery(f"argument 6 of {call.name} is ignore, overflow or clip")
-    number = cast_to(as_number(call.single()), DOUBLE).sql
-    kept = f"CASE WHEN {number} >= {low!r} AND {number} < {high!r} THEN {number} END"
-    kept = f"least(greatest({number}, {low!r}), {high!r})" if mode == "clip" else kept
-    return Term(call.sql("quantile_disc", f"CAST({kept} AS DOUBLE)", repr(share)), DOUBLE)
-
-
 def _one_value(call: Aggregation) -> Term:
     """The value of a row; of several members their text, as Druid aggregates a multi-value string."""
     value = call.term(0)
     if not value.type.multi:
         return value
+    if call.arguments[2:] and call.name == "ANY_VALUE" and call.term(2).value is False:
+        return t.call("list_extract", VARCHAR, value.sql, "1")
     joined = f"'[' || array_to_string({value.sql}, ', ') || ']'"
     return t.expression(f"CASE WHEN len({value.sql}) > 1 THEN {joined} ELSE list_extract({value.sql}, 1) END", VARCHAR)
 
@@ -321,7 +303,7 @@ def _cut(call: Aggregation, value: Term, size_at: int) -> Term:
     return t.call("left", value.type, value.sql, str(size)) if size > 0 and value.family is Family.STRING else value
 
 
-@aggregate("EARLIEST", "LATEST", most=2)
+@aggregate("EARLIEST", "LATEST", most=3)
 def _by_event_time(call: Aggregation) -> Term:
     moment = call.rows.scope.event_time()
     if moment is None:

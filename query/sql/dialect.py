@@ -49,12 +49,18 @@ def _position_call(parser: Any) -> exp.Expr:
 
 
 def _json_value_call(parser: Any) -> exp.Expr:
-    """JSON_VALUE(document, path [RETURNING type])."""
+    """JSON_VALUE(document, path [RETURNING type] [NULL ON EMPTY] [NULL ON ERROR])."""
     args = [parser._parse_bitwise()]
     if parser._match(TokenType.COMMA):
         args.append(parser._parse_bitwise())
     if parser._match_text_seq("RETURNING"):
         args.append(parser._parse_types())
+    while parser._match_texts(("NULL", "ERROR", "DEFAULT")):
+        # What is missing or another type is NULL, as it is without these words.
+        if parser._prev.text.upper() != "NULL" or not parser._match(TokenType.ON):
+            parser.raise_error("JSON_VALUE takes NULL ON EMPTY and NULL ON ERROR; Druid reads no others either")
+        if not parser._match_texts(("EMPTY", "ERROR")):
+            parser.raise_error("JSON_VALUE takes NULL ON EMPTY and NULL ON ERROR")
     return exp.Anonymous(this="JSON_VALUE", expressions=args)
 
 

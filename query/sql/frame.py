@@ -35,8 +35,15 @@ REFUSED = {
     "TDIGEST_GENERATE_SKETCH": "it comes with a community extension of Druid; use DS_QUANTILES_SKETCH",
     "SPECTATOR_COUNT": "it comes with a community extension of Druid; use COUNT",
     "SPECTATOR_PERCENTILE": "it comes with a community extension of Druid; use APPROX_QUANTILE_DS",
+    "CURRENT_TIME": "a time of day is no type of Druid's either; use CURRENT_TIMESTAMP",
+    "LOCALTIME": "a time of day is no type of Druid's either; use LOCALTIMESTAMP",
+    "ROW": "Druid refuses it as well; use ARRAY, or rows in brackets beside = and IN",
+    "ITEM": "Druid refuses it as well; use ARRAY_OFFSET (from 0) or ARRAY_ORDINAL (from 1)",
+    "LITERAL_AGG": "Druid lists it and refuses it as well",
+    "REINTERPRET": "Druid lists it and refuses it as well",
+    "SEARCH": "Druid lists it and refuses it as well",
 }
-"""Functions of Druid's community extensions that are not built, each with what to use instead."""
+"""Functions that are not built, each with why and what to use instead."""
 MANY = 1_000
 
 

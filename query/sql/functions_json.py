@@ -14,7 +14,7 @@ from query.sql.frame import MANY, Arguments, Frame, function, scalar
 from query.sql.functions_time import constant_text
 from query.sql.operators import named_type
 from query.sql.term import Term
-from query.sql.types import BIGINT, VARCHAR, Family, SqlType, array_of
+from query.sql.types import BIGINT, DOUBLE, VARCHAR, Family, SqlType, array_of
 
 JSON = SqlType("OTHER", "json")
 _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
@@ -66,8 +66,24 @@ def _at(frame: Frame, arguments: Arguments) -> tuple[str, str]:
 
 @function("JSON_VALUE", least=2, most=3)
 def _json_value(frame: Frame, arguments: Arguments) -> Term:
+    return _value_at(frame, arguments, named_type(arguments[2]) if len(arguments) > 2 else VARCHAR)
+
+
+def _json_value_of(name: str, type_: SqlType) -> None:
+    @function(f"JSON_VALUE_{name}", least=2)
+    def _rule(frame: Frame, arguments: Arguments) -> Term:
+        return _value_at(frame, arguments, type_)
+
+
+for _name, _type in {"ANY": VARCHAR, "VARCHAR": VARCHAR, "BIGINT": BIGINT, "DOUBLE": DOUBLE}.items():
+    _json_value_of(_name, _type)
+    if _name != "ANY":
+        _json_value_of(f"ARRAY_{_name}", array_of(_type))
+
+
+def _value_at(frame: Frame, arguments: Arguments, type_: SqlType) -> Term:
+    """The value at a path as a type; NULL where it is another, an object or missing."""
     document, path = _at(frame, arguments)
-    type_ = named_type(arguments[2]) if len(arguments) > 2 else VARCHAR
     if type_.family is Family.ARRAY:
         return Term(f"TRY_CAST(json_extract({document}, {path}) AS {type_.duckdb})", type_)
     text = f"json_extract_string({document}, {path})"

@@ -5,14 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sqlglot import exp
+
 from query.errors import InvalidQuery, UnsupportedQuery
 from query.sql import term as t
 from query.sql.casts import as_long, as_string, cast_to
-from query.sql.frame import Arguments, Frame, function
+from query.sql.frame import REFUSED, Arguments, Frame, function, node
 from query.sql.functions_time import constant_text
 from query.sql.java_regex import pattern_of
+from query.sql.scope import where
 from query.sql.term import Term
-from query.sql.types import BOOLEAN, INTEGER, MULTI_VARCHAR, VARCHAR, Family, SqlType, array_of, element_of
+from query.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    MULTI_VARCHAR,
+    VARCHAR,
+    Family,
+    SqlType,
+    array_of,
+    element_of,
+)
 
 _STRINGS = array_of(VARCHAR)
 
@@ -83,6 +98,25 @@ def _add(name: str, multi: bool, rule: Rule, least: int, most: int | None) -> No
 def _length(call: ListCall) -> Term:
     inside = call.list(0).sql
     return t.call("len", INTEGER, f"nullif({inside}, [])" if call.multi else inside)
+
+
+@function("ARRAY_QUANTILE", least=2)
+def _quantile(frame: Frame, arguments: Arguments) -> Term:
+    """Between two members where it must be; NULLs do not count, and of texts there is none."""
+    array, share = (frame.term(argument) for argument in arguments)
+    if array.family is not Family.ARRAY:
+        raise InvalidQuery(f"argument 1 of ARRAY_QUANTILE must be an array, not {array.type.name}")
+    if not isinstance(share.value, int | float) or isinstance(share.value, bool) or not 0 <= share.value <= 1:
+        raise InvalidQuery("argument 2 of ARRAY_QUANTILE must be a constant from 0 to 1")
+    if element_of(array.type) not in (BIGINT, DOUBLE, FLOAT, INTEGER):
+        return t.null(DOUBLE)
+    numbers = f"CAST({array.sql} AS DOUBLE[])"
+    return t.call("list_aggregate", DOUBLE, numbers, "'quantile_cont'", repr(float(share.value)))
+
+
+@node(exp.Bracket, parts="this expressions")
+def _item(frame: Frame, tree: exp.Expr) -> Term:
+    raise UnsupportedQuery(f"array[index] is not supported: {REFUSED['ITEM']}", where(tree))
 
 
 @_both("OFFSET", 2)

@@ -150,7 +150,7 @@ _bitwise("SHIFT_LEFT", "CAST(CAST({0} AS BIT) << CAST({1} & 63 AS INTEGER) AS BI
 _bitwise("SHIFT_RIGHT", "{0} >> CAST({1} & 63 AS INTEGER)", 2)
 
 
-@function("COALESCE", "NVL", least=1, most=MANY)
+@function("COALESCE", "NVL", "IFNULL", least=1, most=MANY)
 def _coalesce(frame: Frame, arguments: Arguments) -> Term:
     terms, type_ = alike(frame, [frame.term(argument) for argument in arguments], "COALESCE")
     if type_ == NULL:

@@ -251,6 +251,15 @@ def _current_timestamp(frame: Frame, tree: exp.Expr) -> Term:
     return t.time(frame.session.now())
 
 
+@function("CURRENT_TIMESTAMP", "LOCALTIMESTAMP")
+def _current_to_digits(frame: Frame, arguments: Arguments) -> Term:
+    """With a number of digits, of which Druid keeps three whatever is asked for."""
+    digits = frame.term(arguments[0]).value
+    if not isinstance(digits, int) or isinstance(digits, bool):
+        raise InvalidQuery("CURRENT_TIMESTAMP takes a whole number of digits")
+    return t.time(frame.session.now())
+
+
 @node(exp.CurrentDate)
 def _current_date(frame: Frame, tree: exp.Expr) -> Term:
     return t.time(floor_to_day_ms(frame.session.now(), frame.zone), DATE)

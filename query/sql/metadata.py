@@ -11,22 +11,13 @@ from query.errors import UnknownName
 from query.model import TableUse
 from query.sql.catalogue import LOOKUP_COLUMNS, Catalogue, ColumnDef, TableDef
 from query.sql.frame import AGGREGATES, ARITIES, FUNCTIONS, MANY
+from query.sql.routines import SIGNATURES
 from query.sql.types import BIGINT, VARCHAR, Family, SqlType
 from query.sql.windows import WINDOW_ARITIES, WINDOW_NAMES
 
 Row = Mapping[str, object]
 _JDBC_TYPES = {"BIGINT": -5, "DOUBLE": 8, "FLOAT": 6, "VARCHAR": 12, "TIMESTAMP": 93, "ARRAY": 2003, "OTHER": 1111}
 _ARROW = {Family.STRING: pa.string(), Family.LONG: pa.int64()}
-_KEYWORD_FUNCTIONS = {
-    "CAST": "CAST(expr AS type)",
-    "CEIL": "CEIL(expr [TO unit])",
-    "EXTRACT": "EXTRACT(unit FROM expr)",
-    "FLOOR": "FLOOR(expr [TO unit])",
-    "SUBSTRING": "SUBSTRING(expr, expr, [expr])",
-    "TRIM": "TRIM([[BOTH | LEADING | TRAILING] [expr] FROM] expr)",
-    "CURRENT_TIMESTAMP": "CURRENT_TIMESTAMP",
-    "CURRENT_DATE": "CURRENT_DATE",
-}
 
 
 class SystemTables(Protocol):
@@ -182,21 +173,22 @@ def _column_row(position: int, column: ColumnDef) -> dict[str, object]:
 
 
 def _routines() -> Iterator[Row]:
-    for name in sorted({*FUNCTIONS, *_KEYWORD_FUNCTIONS, *WINDOW_NAMES}):
+    for name in sorted({*FUNCTIONS, *SIGNATURES, *WINDOW_NAMES}):
         yield {
             "ROUTINE_CATALOG": "druid",
             "ROUTINE_SCHEMA": "INFORMATION_SCHEMA",
             "ROUTINE_NAME": name,
             "ROUTINE_TYPE": "FUNCTION",
-            "IS_AGGREGATOR": "YES" if name in AGGREGATES else "NO",
+            "IS_AGGREGATOR": "YES" if name in AGGREGATES or name in WINDOW_NAMES else "NO",
             "SIGNATURES": _signature(name),
         }
 
 
 def _signature(name: str) -> str:
-    """How it is called, in Druid's quotes: what may be left out in brackets."""
-    if name in _KEYWORD_FUNCTIONS:
-        return f"'{_KEYWORD_FUNCTIONS[name]}'"
+    """How it is called, as Druid tells it; of what that Druid has not, in the same quotes: what may be left out in
+    brackets."""
+    if name in SIGNATURES:
+        return SIGNATURES[name]
     least, most = ARITIES[name] if name in ARITIES else WINDOW_ARITIES[name]
     given = ["expr"] * least
     given += ["[expr, ...]"] if most >= MANY else ["[expr]"] * (most - least)

@@ -12,7 +12,7 @@ from query.sql import calendar_sql as cal
 from query.sql import term as t
 from query.sql.calendar_math import UNITS, Span, shift_ms
 from query.sql.casts import as_boolean, as_number, as_string, cast_to
-from query.sql.frame import Frame, node, per_member
+from query.sql.frame import REFUSED, Frame, node, per_member
 from query.sql.parameters import parameter_term
 from query.sql.scope import where
 from query.sql.term import LONG_MAX, LONG_MIN, Term
@@ -37,7 +37,6 @@ _SYMBOLS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*",
 _ADDED = "an INTERVAL is added to or taken from a TIMESTAMP"
 # DuckDB refuses expressions nested deeper than 1,000, and a step of arithmetic may nest twice.
 LONGEST_CHAIN = 400
-_BARE_NAMES = {"PI": "pi()"}
 TYPE_NAMES = {
     "CHAR": CHAR,
     "VARCHAR": VARCHAR,
@@ -61,10 +60,21 @@ def _column(frame: Frame, tree: exp.Expr) -> Term:
     column = cast(exp.Column, tree)
     if column.args.get("db") or column.args.get("catalog"):
         raise UnsupportedQuery("columns are named by table alias and column only", where(tree))
-    bare = _BARE_NAMES.get(column.name.upper()) if not column.table else None
-    if bare is not None and not frame.scope.has(column.name) and not column.this.args.get("quoted"):
-        return Term(bare, DOUBLE)
+    if not column.table and not column.this.args.get("quoted") and not frame.scope.has(column.name):
+        bare = _bare(frame, column)
+        if bare is not None:
+            return bare
     return frame.column(column)
+
+
+def _bare(frame: Frame, tree: exp.Column) -> Term | None:
+    """What a name means that is a function without brackets."""
+    name = tree.name.upper()
+    if name in REFUSED:
+        raise UnsupportedQuery(f"{name} is not supported: {REFUSED[name]}", where(tree))
+    if name == "PI":
+        return Term("pi()", DOUBLE)
+    return t.time(frame.session.now()) if name == "LOCALTIMESTAMP" else None
 
 
 @node(exp.Literal, parts="this is_string")

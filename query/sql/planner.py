@@ -11,6 +11,7 @@ from query.lanes import LOW_LANES
 from query.model import PlannedQuery, ResultColumn, SqlRequest
 from query.sql import (
     aggregates,
+    aggregates_quantile,
     aggregates_sketch,
     comparison,
     functions_address,
@@ -44,6 +45,7 @@ SMALL_ROWS = 100
 # Importing a module of rules registers them.
 RULES = (
     aggregates,
+    aggregates_quantile,
     aggregates_sketch,
     comparison,
     functions_address,

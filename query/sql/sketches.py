@@ -88,6 +88,8 @@ def collected(session: Session, shape: SketchShape, operand: Term, suffix: str, 
 
 
 def _values(shape: SketchShape, operand: Term, name: str) -> tuple[str, str]:
+    if shape.kind is SketchKind.TUPLE:
+        raise InvalidQuery(f"{name} of {operand.type.name} needs metricColumns: the numbers beside each value")
     if shape.kind is SketchKind.QUANTILES:
         if operand.type.multi or operand.family is Family.ARRAY:
             raise InvalidQuery(f"{name} of {operand.type.name} with several values is not possible")

@@ -20,16 +20,18 @@ lower 1, lpad 2 3, ltrim 1 2, parse_long 1 2, regexp_extract 2 3, regexp_like 2,
 replace 3, reverse 1, right 2, rpad 2 3, rtrim 1 2, strlen 1, strpos 2 3, substring 3, trim 1 2, upper 1,
 human_readable_binary_byte_format 1 2, human_readable_decimal_byte_format 1 2, human_readable_decimal_format 1 2
 timestamp 1 2, timestamp_ceil 2 4, timestamp_extract 2 3, timestamp_floor 2 4, timestamp_format 1 3,
-timestamp_parse 1 3, timestamp_shift 3 4, unix_timestamp 1 2
+timestamp_parse 1 3, timestamp_shift 3 4, unix_timestamp 1 2, subtract_months 3
 all 2, any 2, array 0 *, array_append 2, array_concat 2, array_contains 2, array_length 1, array_offset 2,
-array_offset_of 2, array_ordinal 2, array_ordinal_of 2, array_overlap 2, array_prepend 2, array_set_add 2,
+array_offset_of 2, array_ordinal 2, array_ordinal_of 2, array_overlap 2, array_prepend 2, array_quantile 2,
+array_set_add 2,
 array_set_add_all 2, array_slice 2 3, array_to_mv 1, array_to_string 2, cartesian_fold 3 *, cartesian_map 2 *,
 filter 2, fold 3, map 2, mv_filter_none 2, mv_filter_only 2, mv_harmonize_nulls 1, mv_to_array 1,
 scalar_in_array 2, string_to_array 2
 json_keys 2, json_merge 1 *, json_object 0 *, json_paths 1, json_query 2, json_query_array 2, json_value 2 3,
 parse_json 1, to_json_string 1, try_parse_json 1
 ipv4_match 2, ipv4_parse 1, ipv4_stringify 1, ipv6_match 2
-hyper_unique_estimate 1, hyper_unique_round_estimate 1, hll_sketch_estimate 1 2, theta_sketch_estimate 1
+hyper_unique_estimate 1, hyper_unique_round_estimate 1, hll_sketch_estimate 1 2, theta_sketch_estimate 1,
+hyper_unique 0, hyper_unique_add 2, complex_decode_base64 2, decode_base64_complex 2
 bloom_filter_test 2
 """
 
@@ -39,6 +41,10 @@ LAMBDA_FIRST = frozenset({"all", "any", "cartesian_fold", "cartesian_map", "filt
 QUERY_ONLY = frozenset(
     {
         "bloom_filter_test",
+        "complex_decode_base64",
+        "decode_base64_complex",
+        "hyper_unique",
+        "hyper_unique_add",
         "lookup",
         "hyper_unique_estimate",
         "hyper_unique_round_estimate",

@@ -14,6 +14,7 @@ from segments.expression.values import (
     Value,
     bounded,
     common_kind,
+    double_of,
     list_of,
     long_of,
     small,
@@ -54,6 +55,17 @@ def _offset(members: list[Value], index: Value) -> Value:
 def _ordinal_of(members: list[Value], value: Value) -> Value:
     at = _place(members, value)
     return None if at is None else at + 1
+
+
+def _quantile(members: list[Value], rank: Value) -> Value:
+    """Between two numbers where it must be; nulls do not count."""
+    share = double_of(rank)
+    numbers = sorted(one for one in members if isinstance(one, int | float))
+    if not numbers or share is None or not 0 <= share <= 1:
+        return None
+    at = share * (len(numbers) - 1)
+    low = numbers[int(at)]
+    return float(low + (at - int(at)) * (numbers[min(int(at) + 1, len(numbers) - 1)] - low))
 
 
 def _contains(members: list[Value], other: Value) -> Value:
@@ -147,6 +159,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "array_offset": _on_list(_offset),
     "array_ordinal": _on_list(lambda members, index: _offset(members, (long_of(index) or 0) - 1)),
     "array_contains": _on_list(_contains),
+    "array_quantile": _on_list(_quantile),
     "array_overlap": _on_list(_overlap),
     "array_offset_of": _on_list(_place),
     "array_ordinal_of": _on_list(_ordinal_of),

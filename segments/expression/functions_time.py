@@ -156,6 +156,23 @@ def _unix(a: Sequence[Value]) -> Value:
     return None if time_ms is None else time_ms // 1000
 
 
+def _months_between(a: Sequence[Value]) -> Value:
+    """Whole months from the second time to the first, on a zone's calendar; towards zero."""
+    later, earlier, zone = _time(a[0]), _time(a[1]), zone_name(a[2])
+    if later is None or earlier is None:
+        return None
+    if later < earlier:
+        return -_whole_months(later, earlier, zone)
+    return _whole_months(earlier, later, zone)
+
+
+def _whole_months(start_ms: int, end_ms: int, zone: str) -> int:
+    start_ms, end_ms = (one + offset_ms(one, zone) for one in (start_ms, end_ms))
+    first, last = (TimeFields.of(one, "UTC") for one in (start_ms, end_ms))
+    months = (last.year - first.year) * 12 + last.month - first.month
+    return months - (Period(months).added_to(start_ms) > end_ms)
+
+
 FUNCTIONS: Final[dict[str, Function]] = {
     "timestamp": _of_text,
     "unix_timestamp": _unix,
@@ -165,4 +182,5 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "timestamp_extract": _extract,
     "timestamp_parse": _parse,
     "timestamp_format": _spelt,
+    "subtract_months": _months_between,
 }

@@ -283,6 +283,41 @@ WINDOWS = [
     F("RANK", f"RANK() {BY_N}", 1),
     F("ROW_NUMBER", f"ROW_NUMBER() {BY_N}", 1),
 ]
+AS_DRUID = "Druid lists it and refuses it as well"
+ROUTINES = [
+    F("$SUM0", "$SUM0(n) FILTER (WHERE n > 9)", 0),
+    F("+", "1 + 2", 3),
+    F("-", "n - 3", -2),
+    F("APPEND", "(SELECT COUNT(*) FROM TABLE(APPEND('t', 't')))", 8),
+    F("APPROX_COUNT_DISTINCT_DS_HLL_UTF8", "APPROX_COUNT_DISTINCT_DS_HLL_UTF8(s)", 1, EXACT),
+    F("ARRAY", "ARRAY[n, 7]", [1, 7]),
+    F("ARRAY_QUANTILE", "ARRAY_QUANTILE(ARRAY[1, 2, 3, 4], 0.9)", 3.7),
+    F("BETWEEN ASYMMETRIC", "2 BETWEEN 3 AND 1", False),
+    F("BETWEEN SYMMETRIC", "2 BETWEEN SYMMETRIC 3 AND 1", True),
+    F("COMPLEX_DECODE_BASE64", "THETA_SKETCH_ESTIMATE(COMPLEX_DECODE_BASE64('thetaSketch', 'AQMDAAAezJM='))", 0.0),
+    F("CURRENT_TIME", "CURRENT_TIME", UnsupportedQuery, told="use CURRENT_TIMESTAMP"),
+    F("IFNULL", "IFNULL(NULL, 3)", 3),
+    F("ITEM", "ARRAY[1, 2][1]", UnsupportedQuery, told="use ARRAY_OFFSET"),
+    F("JSON_VALUE_ANY", "JSON_VALUE_ANY(PARSE_JSON(S), '$.z')", "t"),
+    F("JSON_VALUE_ARRAY_BIGINT", "JSON_VALUE_ARRAY_BIGINT(PARSE_JSON(S), '$.k.y')", [1, 2]),
+    F("JSON_VALUE_ARRAY_DOUBLE", "JSON_VALUE_ARRAY_DOUBLE(PARSE_JSON(S), '$.k.y')", [1.0, 2.0]),
+    F("JSON_VALUE_ARRAY_VARCHAR", "JSON_VALUE_ARRAY_VARCHAR(PARSE_JSON(S), '$.k.y')", ["1", "2"]),
+    F("JSON_VALUE_BIGINT", "JSON_VALUE_BIGINT(PARSE_JSON(S), '$.k.x')", 1),
+    F("JSON_VALUE_DOUBLE", "JSON_VALUE_DOUBLE(PARSE_JSON(S), '$.k.x')", 1.0),
+    F("JSON_VALUE_VARCHAR", "JSON_VALUE_VARCHAR(PARSE_JSON(S), '$.k.x')", "1"),
+    F("LIKE", "s LIKE 'a%'", True),
+    F("LITERAL_AGG", "LITERAL_AGG(n)", UnsupportedQuery, told=AS_DRUID),
+    F("LOCALTIME", "LOCALTIME", UnsupportedQuery, told="use LOCALTIMESTAMP"),
+    F("LOCALTIMESTAMP", "LOCALTIMESTAMP", "2024-03-10T12:34:56.789Z"),
+    F("NOT BETWEEN ASYMMETRIC", "2 NOT BETWEEN 3 AND 1", True),
+    F("NOT BETWEEN SYMMETRIC", "2 NOT BETWEEN SYMMETRIC 3 AND 1", False),
+    F("NOT LIKE", "s NOT LIKE 'a%'", False),
+    F("REINTERPRET", "REINTERPRET(n)", UnsupportedQuery, told=AS_DRUID),
+    F("ROW", "ROW(n, s)", UnsupportedQuery, told="Druid refuses it as well"),
+    F("SEARCH", "SEARCH(n, 1)", UnsupportedQuery, told=AS_DRUID),
+    F("SINGLE_VALUE", "SINGLE_VALUE(n) FILTER (WHERE n = 3)", 3),
+]
+"""What a running Druid 33 lists among its routines beside what its pages name."""
 FAMILIES = {
     "Aggregates": AGGREGATES,
     "Sketches": SKETCHES,
@@ -293,5 +328,6 @@ FAMILIES = {
     "Arrays and multi-value strings": LISTS,
     "Nested data": NESTED,
     "Windows": WINDOWS,
+    "Only among Druid's routines": ROUTINES,
 }
 DOCUMENTED = [one for family in FAMILIES.values() for one in family]

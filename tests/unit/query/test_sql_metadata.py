@@ -78,8 +78,8 @@ def test_every_function_is_a_routine() -> None:
     )
     assert told(asked + " ORDER BY ROUTINE_NAME") == [
         ["'CAST(expr AS type)'"],
-        ["'CONCAT(expr, [expr, ...])'"],
-        ["'LPAD(expr, expr, [expr])'"],
+        ["'CONCAT(<EQUIVALENT_TYPE>, <EQUIVALENT_TYPE>, <...>)'"],
+        ["'LPAD(<CHARACTER>, <INTEGER>, [<CHARACTER>])'"],
         ["'RANK()'"],
     ]
     assert told("SELECT COUNT(*) FROM INFORMATION_SCHEMA.ROUTINES WHERE SIGNATURES IS NULL") == [[0]]

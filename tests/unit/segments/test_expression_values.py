@@ -172,6 +172,14 @@ array_append(numbers, 4) | [3, 1, 2, 4]
 array_prepend(0, numbers) | [0, 3, 1, 2]
 array_concat(numbers, [9]) | [3, 1, 2, 9]
 array_set_add([1, 2], 1) | [1, 2]
+array_quantile([4, 1, 3, 2], 0.9) | 3.7
+array_quantile([1.5, null, 3.0], 0.5) | 2.25
+array_quantile(['a'], 0.5) | None
+array_quantile([1], 2) | None
+subtract_months(timestamp('2020-03-31'), 1, 'UTC') | 602
+subtract_months(timestamp('2020-05-31'), timestamp('2020-03-30'), 'UTC') | 2
+subtract_months(timestamp('2020-03-30'), timestamp('2020-05-31'), 'UTC') | -2
+subtract_months(null, 1, 'UTC') | None
 array_set_add_all([2], [1, 2]) | [1, 2]
 array_slice(numbers, 1) | [1, 2]
 array_slice(numbers, 0, 2) | [3, 1]
@@ -237,7 +245,8 @@ def test_every_function_of_the_grammar_is_built_and_tested() -> None:
     trigonometry |= {"tan", "tanh", "todegrees", "toradians", "nextafter", "nextup", "rint", "ulp", "copysign"}
     bits = {"bitwiseor", "bitwisexor", "bitwiseshiftright", "bitwiseconvertlongbitstodouble"}
     of_queries = {"lookup", "bloom_filter_test", "hll_sketch_estimate", "theta_sketch_estimate"}
-    of_queries |= {"hyper_unique_estimate", "hyper_unique_round_estimate"}
+    of_queries |= {"hyper_unique_estimate", "hyper_unique_round_estimate", "hyper_unique", "hyper_unique_add"}
+    of_queries |= {"complex_decode_base64", "decode_base64_complex"}
     assert set(absent) == trigonometry | bits | of_queries
 
 

@@ -1,0 +1,162 @@
+"""Every type that a running Druid 33 tells for a place of a native query is built here or refused by name."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from query.errors import InvalidQuery, QueryError, UnsupportedQuery
+from tests.conformance.native import answered
+
+RECORDED: dict[str, list[str]] = json.loads((Path(__file__).parent / "druid_native.json").read_text(encoding="utf-8"))
+"""Type names by place, and the names of all functions of its expressions (core and druid-datasketches)."""
+REFUSED = {
+    "query type": {"select", "union", "windowOperator"},
+    "aggregator": {"javascript", "stringFirstFold", "stringLastFold"},
+    "post-aggregator": {"arrayOfDoublesSketchTTest", "arrayOfDoublesSketchToString", "javascript"},
+    "filter": {"javascript", "spatial"},
+    "extraction function": {"javascript"},
+    "data source": {"restrict"},
+    "function": {"hyper_unique", "hyper_unique_add"},
+}
+ROWS = {"type": "inline", "columnNames": ["__time", "n", "s"], "rows": [[0, 1, "a"]]}
+GROUPS: dict[str, Any] = {
+    "queryType": "groupBy",
+    "dataSource": ROWS,
+    "intervals": "1970/2000",
+    "granularity": "all",
+    "dimensions": [],
+    "aggregations": [],
+}
+ARGUMENTS = {"hyper_unique_add": "'a', 'b'"}
+
+
+def query(place: str, name: str) -> dict[str, Any]:
+    """A query that names the type in its place and says little else of it."""
+    part = {"type": name, "name": "x", "fieldName": "n"}
+    extraction = {"type": "extraction", "dimension": "s", "outputName": "o"}
+    call = f"{name}({ARGUMENTS.get(name, '')})"
+    changes: dict[str, dict[str, Any]] = {
+        "query type": {"queryType": name},
+        "aggregator": {"aggregations": [part]},
+        "post-aggregator": {"postAggregations": [part]},
+        "filter": {"filter": part},
+        "extraction function": {"dimensions": [extraction | {"extractionFn": part}]},
+        "lookup": {"dimensions": [extraction | {"extractionFn": {"type": "lookup", "lookup": part}}]},
+        "virtual column": {"virtualColumns": [part]},
+        "having": {"having": part},
+        "dimension": {"dimensions": [part]},
+        "data source": {"dataSource": part},
+        "limit": {"limitSpec": part},
+        "intervals": {"intervals": part},
+        "metric": {"queryType": "topN", "dimension": "s", "threshold": 1, "metric": part},
+        "search query": {"queryType": "search", "query": part},
+        "columns to include": {"queryType": "segmentMetadata", "toInclude": part},
+        "function": {"postAggregations": [{"type": "expression", "name": "p", "expression": call}]},
+    }
+    return GROUPS | changes[place]
+
+
+CALLS = {"hyper_unique_add": "'a', 'b'"}
+
+
+@pytest.mark.parametrize("place", RECORDED)
+def test_what_druid_knows_is_built_or_refused_by_name(place: str) -> None:
+    refused = set()
+    for name in RECORDED[place]:
+        try:
+            answered(**query(place, name))
+        except UnsupportedQuery as error:
+            assert name in error.message
+            refused.add(name)
+        except QueryError as error:
+            # It misses something that the type needs: so the type is known.
+            assert isinstance(error, InvalidQuery), (name, error.message)
+            assert "is not a type of" not in error.message and "unknown" not in error.message, (name, error.message)
+    assert refused == REFUSED.get(place, set())
+
+
+def post(kind: str, **members: Any) -> dict[str, Any]:
+    return {"type": kind, "name": kind, "field": {"type": "fieldAccess", "fieldName": "k"}} | members
+
+
+def told(aggregator: dict[str, Any], *posts: dict[str, Any], **changes: Any) -> Any:
+    """The answer over the rows a, b, c, a, b with 0 to 4 in ``n`` and its half in ``d``, as Druid was asked."""
+    rows = [[at, float(at), at / 2, "abcab"[at]] for at in range(5)]
+    source = {"type": "inline", "columnNames": ["__time", "n", "d", "s"], "rows": rows}
+    found = answered(
+        queryType="timeseries",
+        dataSource=source,
+        intervals="1970/2100",
+        granularity="all",
+        aggregations=[aggregator | {"name": "k"}],
+        postAggregations=[*posts],
+        **changes,
+    )[0]["result"]
+    return {name.rpartition("To")[2]: value for name, value in found.items()}
+
+
+def test_kll_sketches_answer_as_druid_does() -> None:
+    for kind in ("KllDoublesSketch", "KllFloatsSketch"):
+        found = told(
+            {"type": kind, "fieldName": "n", "k": 200},
+            post(f"{kind}ToQuantile", fraction=0.5),
+            post(f"{kind}ToQuantiles", fractions=[0, 0.5, 1]),
+            post(f"{kind}ToHistogram", splitPoints=[2.0]),
+            post(f"{kind}ToRank", value=2),
+            post(f"{kind}ToCDF", splitPoints=[2.0]),
+        )
+        assert found == {
+            "k": 5,
+            "Quantile": 2.0,
+            "Quantiles": [0.0, 2.0, 4.0],
+            "Histogram": [3.0, 2.0],
+            "Rank": 0.6,
+            "CDF": [0.6, 1.0],
+        }
+
+
+def test_tuple_sketches_tell_what_druid_tells() -> None:
+    kind = "arrayOfDoublesSketch"
+    found = told(
+        {"type": kind, "fieldName": "s", "metricColumns": ["n", "d"], "numberOfValues": 2},
+        post(f"{kind}ToBase64String"),
+        post(f"{kind}ToMeans"),
+        post(f"{kind}ToVariances"),
+    )
+    # The same values as in Druid's; it keeps the keys in another order.
+    decoded = base64.b64decode(found["Base64String"])
+    assert [len(decoded), decoded[:3], decoded[16:24]] == [96, b"\x01\x01\x09", b"\x03" + bytes(7)]
+    assert found["Means"] == pytest.approx([10 / 3, 5 / 3]) and found["Variances"] == pytest.approx([7 / 3, 7 / 12])
+
+
+def test_a_fallback_is_the_first_column_that_there_is() -> None:
+    column = {"type": "fallback", "name": "f", "columns": ["none", "s", "n"]}
+    found = answered(**GROUPS | {"dimensions": ["f"]}, virtualColumns=[column])
+    assert [row["event"] for row in found] == [{"f": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("field", "breaks", "filter_", "counts", "ends"),
+    [
+        ("n", [0, 1, 2, 3], {"type": "true"}, [1.0, 1.0, 1.0], [0.0, 4.0]),
+        ("d", [0.0, 0.5, 1.0], {"type": "true"}, [1.0, 1.0], [0.0, 2.0]),
+        ("d", [0.0, 1.0], {"type": "false"}, [0.0], ["Infinity", "-Infinity"]),
+    ],
+)
+def test_a_histogram_of_breaks_is_druids(
+    field: str, breaks: list[float], filter_: Any, counts: list[float], ends: list[Any]
+) -> None:
+    found = told({"type": "histogram", "fieldName": field, "breaks": breaks}, filter=filter_)["k"]
+    assert found == {"breaks": breaks, "counts": counts, "quantiles": ends}
+
+
+def test_a_single_value_is_that_of_the_only_row() -> None:
+    only = {"type": "singleValue", "fieldName": "n", "columnType": "DOUBLE"}
+    assert told(only, filter={"type": "selector", "dimension": "s", "value": "c"}) == {"k": 2.0}
+    with pytest.raises(Exception, match="singleValue of more than one row"):
+        told(only)
