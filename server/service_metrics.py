@@ -60,6 +60,12 @@ def _add_overlord(metrics: Metrics, parts: Parts) -> None:
             return []
         return [((name, p), lag_ms / 1_000) for name, lags in found.items() for p, lag_ms in lags.items()]
 
+    def standing() -> Iterable[Sample]:
+        try:
+            return [((name,), stood_ms / 1_000) for name, stood_ms in overlord.leading().standstills().items()]
+        except OverlordUnreachable:
+            return []
+
     def healthy() -> Iterable[Sample]:
         if not overlord.is_leading or parts.store is None:
             return []
@@ -73,6 +79,12 @@ def _add_overlord(metrics: Metrics, parts: Parts) -> None:
         "Time of a partition's newest record less that of the first one that no task has read",
         time_lags,
         ("supervisor", "partition"),
+    )
+    metrics.gauge(
+        "siltstone_supervisor_standstill_seconds",
+        "For how long a task that should read has not: its broker, disk, room or checkpoint; 0 while all read",
+        standing,
+        ("supervisor",),
     )
     metrics.gauge("siltstone_supervisor_healthy", "1 while the supervisor is healthy", healthy, ("supervisor",))
 

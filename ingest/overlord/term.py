@@ -197,6 +197,11 @@ class Term:
             views = {name: runner.view().stream for name, runner in self._runners.items()}
         return {name: named(view.time_lags, view.places) for name, view in views.items() if view.time_lags is not None}
 
+    def standstills(self) -> dict[str, int]:
+        """For how many milliseconds a task of each supervisor has not read that should; 0 while all do."""
+        with self._lock:
+            return {name: runner.view().standing_ms for name, runner in self._runners.items()}
+
     def scalings(self) -> dict[str, ScalingView]:
         """How many task groups each auto scaler wants, and what holds it back."""
         with self._lock:

@@ -12,12 +12,16 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka import admin as kafka_admin
 from confluent_kafka.admin import AdminClient
 
+from ingest.clock import SystemClock
 from ingest.errors import StreamError
 from ingest.protocol import Source
+from ingest.stream.kafka_cluster import ClusterLook
 from ingest.stream.properties import asking
 from ingest.stream.refusals import AWAY, LEADERLESS, REFUSED, meaning
-from ingest.stream.supplier import AuthenticationRefused, BrokerUnreachable, TopicMissing
+from ingest.stream.supplier import AuthenticationRefused, BrokerUnreachable, CallUnanswered, TopicMissing
 
+OFFSETS = "the question where partitions begin and end (ListOffsets)"
+TOPIC_IDS = "the question for the topic's id (DescribeTopics), without which no record is taken"
 _LEADER_ROUNDS = 40
 _LEADER_WAIT_S = 0.1
 
@@ -46,6 +50,7 @@ class KafkaAsker:
         self._lock = threading.Lock()
         self._admin: AdminClient | None = None
         self.troubles: list[StreamError] = []
+        self._look = ClusterLook(lambda timeout_s: self._client().list_topics(timeout=timeout_s), SystemClock())
 
     def offsets(
         self, wanted: Collection[Source], spec: Any, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
@@ -59,7 +64,7 @@ class KafkaAsker:
             except KafkaException as e:
                 error = e.args[0]
                 if error.name() not in LEADERLESS:
-                    raise self.error(error) from e
+                    raise self.error(error, call=OFFSETS) from e
                 self._check_presence(wanted)
                 missing = error.str()
             else:
@@ -69,7 +74,10 @@ class KafkaAsker:
                     return found
                 missing = f"no offset is known of partition {min(unknown)}"
             self._client().poll(_LEADER_WAIT_S)
-        raise BrokerUnreachable(self.bootstrap, f"a partition has no leader: {missing}")
+        told = self._look.told(next(iter(wanted))[0])
+        if told is None:
+            raise BrokerUnreachable(self.bootstrap, f"a partition has no leader: {missing}")
+        raise CallUnanswered(self.bootstrap, OFFSETS, f"a partition has no leader: {missing}", told)
 
     def _check_presence(self, wanted: Collection[Source]) -> None:
         there = {topic: self.partitions(topic) for topic in {topic for topic, _ in wanted}}
@@ -109,7 +117,7 @@ class KafkaAsker:
         except KafkaException as e:
             if e.args[0].code() == KafkaError._UNSUPPORTED_FEATURE:
                 return None
-            raise self.error(e.args[0], topic) from e
+            raise self.error(e.args[0], topic, TOPIC_IDS) from e
         return found if found.strip("A=") else None  # the id of zeroes means: none
 
     def close(self) -> None:
@@ -139,8 +147,9 @@ class KafkaAsker:
         except KafkaException as e:
             raise self.error(e.args[0]) from e
 
-    def error(self, error: KafkaError, topic: str | None = None) -> StreamError:
-        """Ours for one of the client's."""
+    def error(self, error: KafkaError, topic: str | None = None, call: str = "") -> StreamError:
+        """Ours for one of the client's. ``call``: what was asked, where brokers may answer other questions: then it is
+        looked whether they do, a moment."""
         admin = self._admin
         if error.name() in AWAY and admin is not None:
             admin.poll(0)  # a refused login shows as a time-out; its reason waits in the callbacks
@@ -148,7 +157,9 @@ class KafkaAsker:
                 if isinstance(trouble, AuthenticationRefused):
                     self.troubles.remove(trouble)
                     return trouble
+        if error.name() in AWAY and call:
+            return self._meaning(error, topic, call, self._look.told(topic or self._named_topic))
         return self._meaning(error, topic)
 
-    def _meaning(self, error: KafkaError, topic: str | None) -> StreamError:
-        return meaning(error.name(), error.str(), topic or self._named_topic, self.bootstrap)
+    def _meaning(self, error: KafkaError, topic: str | None, call: str = "", cluster: str | None = None) -> StreamError:
+        return meaning(error.name(), error.str(), topic or self._named_topic, self.bootstrap, call, cluster)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingest.errors import StreamError
-from ingest.stream.supplier import AuthenticationRefused, BrokerUnreachable, StreamRefused, TopicMissing
+from ingest.stream.supplier import AuthenticationRefused, BrokerUnreachable, CallUnanswered, StreamRefused, TopicMissing
 
 MISSING = frozenset(
     {
@@ -42,13 +42,18 @@ LEADERLESS = frozenset(
 )
 
 
-def meaning(name: str, text: str, topic: str, bootstrap: str) -> StreamError:
-    """The error of ours for one of the client's, whose own name and text it carries."""
+def meaning(
+    name: str, text: str, topic: str, bootstrap: str, call: str = "", cluster: str | None = None
+) -> StreamError:
+    """The error of ours for one of the client's, whose own name and text it carries. ``call`` is what was asked;
+    ``cluster`` what the cluster answers meanwhile, None where nobody does."""
     detail = f"{name}: {text}"
     if name in MISSING:
         return TopicMissing(topic, detail)
     if name in REFUSED:
         return AuthenticationRefused(topic, bootstrap, detail)
     if name in AWAY:
-        return BrokerUnreachable(bootstrap, detail)
+        if cluster is not None:
+            return CallUnanswered(bootstrap, call, detail, cluster)
+        return BrokerUnreachable(bootstrap, f"{call}: {detail}" if call else detail)
     return StreamRefused(topic, detail)

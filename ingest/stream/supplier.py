@@ -152,8 +152,21 @@ class BrokerUnreachable(StreamError):
     def __init__(self, bootstrap: str, detail: str) -> None:
         self.bootstrap = bootstrap
         super().__init__(
-            f"no Kafka broker answers at {bootstrap} ({detail}); start it or correct "
-            "spec.ioConfig.consumerProperties['bootstrap.servers']"
+            f"no Kafka broker answers at {bootstrap} ({detail}); start it, see whether it can be "
+            "reached from here, or correct spec.ioConfig.consumerProperties['bootstrap.servers']"
+        )
+
+
+class CallUnanswered(BrokerUnreachable):
+    """A broker answers, but not the call that was needed; ``cluster`` says what else it says of itself."""
+
+    def __init__(self, bootstrap: str, call: str, detail: str, cluster: str) -> None:
+        self.bootstrap = bootstrap
+        # Not of a broker that is away, and not for its class to word.
+        StreamError.__init__(
+            self,
+            f"Kafka at {bootstrap} answers, but not {call} ({detail}): {cluster}. Reading waits where it is and goes "
+            "on by itself; nothing is lost or skipped",
         )
 
 

@@ -38,6 +38,7 @@ class TopicWatch:
         self._looked_ms = 0
         self._proved_ms: int | None = None  # when the question was sent that last proved the id
         self._recreated: TopicRecreated | None = None
+        self._unanswered: BrokerUnreachable | None = None  # why nothing is proved, until an answer comes
 
     def proves(self, timeout_s: float) -> bool:
         """Before every poll: whether records may be taken.
@@ -49,7 +50,7 @@ class TopicWatch:
         Raises:
             TopicRecreated: the id is not the one it began with; then at every call.
             TopicMissing: the topic is gone.
-            BrokerUnreachable: no answer, where one had to be waited for.
+            BrokerUnreachable: no answer, where one had to be waited for; then at every call until one comes.
         """
         if self._recreated is not None:
             raise self._recreated
@@ -64,6 +65,9 @@ class TopicWatch:
         if stale and self._asked is not None:
             wait([self._asked], timeout_s)
         if self._asked is None or not self._asked.done():
+            if stale and self._unanswered is not None:
+                # Waiting again is no news: who reads would take it for the end of the trouble.
+                raise self._unanswered
             return not stale
         asked, self._asked = self._asked, None
         return self._judge(asked, stale)
@@ -71,10 +75,12 @@ class TopicWatch:
     def _judge(self, asked: Future[Any], stale: bool) -> bool:
         try:
             found = self._answer(asked)
-        except BrokerUnreachable:
+        except BrokerUnreachable as error:
             if stale:
+                self._unanswered = error
                 raise
             return True  # the reader itself will notice
+        self._unanswered = None
         if self._topic_id is None:
             self._topic_id = found
         elif found != self._topic_id:

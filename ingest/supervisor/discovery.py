@@ -29,12 +29,14 @@ RETRY_S = (0.3, 1.0, 2.0, 5.0, 10.0)
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """The stream as last seen, for reports. ``seen_ms`` is wall-clock time; ``error`` the failure since."""
+    """The stream as last seen, for reports. ``seen_ms`` and ``failing_ms`` are wall-clock times; ``error`` is why
+    nothing was seen since ``failing_ms``."""
 
     log_starts: OffsetMap = OffsetMap()
     log_ends: OffsetMap = OffsetMap()
     seen_ms: int | None = None
     error: str | None = None
+    failing_ms: int | None = None
     topic_id: str | None = None
     time_lags: OffsetMap | None = None  # ms by partition, where the spec asks for them
     places: Mapping[int, Place] = field(default_factory=dict)
@@ -129,7 +131,7 @@ class StreamDiscovery:
         with self._telling:
             if self._stopping:
                 return
-            self._view = StreamView(log_starts, log_ends, self._clock.now_ms(), None, topic_id, lags, self.places)
+            self._view = StreamView(log_starts, log_ends, self._clock.now_ms(), None, None, topic_id, lags, self.places)
             self._post(StreamSeen(began_ms, topic_id, starts, log_starts, log_ends, committed=committed))
         if self._time_lags is not None and self._read is not None:
             self._view = replace(
@@ -140,7 +142,8 @@ class StreamDiscovery:
         if self._stopping:
             return  # the spec is another one by now: what the old one could not reach is no news
         message = str(error) if isinstance(error, IngestError) else f"{type(error).__name__}: {error}"
-        self._view = replace(self._view, error=message)
+        began_ms = self._view.failing_ms or self._clock.now_ms()
+        self._view = replace(self._view, error=message, failing_ms=began_ms)
         if isinstance(error, StoreUnreachable):
             log.warning("stream not looked at", error=message)
             return

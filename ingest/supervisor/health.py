@@ -8,12 +8,8 @@ from ingest.metadata.records import DesiredState
 
 # The newest problems shown to people; Druid keeps as many as its larger threshold.
 EVENTS_MAX = 10
-UNREADABLE_MS = 5_000
-"""A broker that restarts is back sooner."""
-CANNOT_READ = "cannot_read"
-"""The word of a task's beat while it cannot read; its detail says why."""
 STOPPING = "stopping"
-"""... and once it was told to stop: it reads no further open sequence."""
+"""The word of a task's beat once it was told to stop: it reads no further open sequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +29,6 @@ class Status:
     state: str
     detailed: str
     healthy: bool
-
-
-@dataclass(slots=True)
-class Unreadable:
-    """Tasks that cannot read and say why, each since when: a broker, a schema registry or a disk that is away.
-
-    The supervisor's own look at the stream may be well meanwhile. Times are monotonic.
-    """
-
-    since: dict[str, tuple[int, str]] = field(default_factory=dict)
-
-    def heard(self, token: str, why: str | None, now_ms: int) -> None:
-        """A task's beat; ``why`` is None while it reads."""
-        if why is None:
-            self.since.pop(token, None)
-        else:
-            self.since[token] = (self.since.get(token, (now_ms, why))[0], why)
-
-    def gone(self, token: str) -> None:
-        self.since.pop(token, None)
-
-    def lasting(self, now_ms: int) -> str | None:
-        """Why a task has not read for so long that people should know; None while all is well."""
-        found = [why for at_ms, why in self.since.values() if now_ms - at_ms >= UNREADABLE_MS]
-        return found[0] if found else None
 
 
 @dataclass(slots=True)

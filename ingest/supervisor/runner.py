@@ -27,7 +27,7 @@ from ingest.spec.model import UNLIMITED
 from ingest.supervisor.config import SupervisorConfig
 from ingest.supervisor.deliveries import Delivery
 from ingest.supervisor.discovery import StreamDiscovery, StreamView
-from ingest.supervisor.health import CANNOT_READ, Problem, Status, Unreadable
+from ingest.supervisor.health import Problem, Status
 from ingest.supervisor.machine import SupervisorMachine
 from ingest.supervisor.machine_exceptions import ExceptionsView
 from ingest.supervisor.messages import (
@@ -56,6 +56,7 @@ from ingest.supervisor.messages import (
 from ingest.supervisor.ports import RunnerPorts
 from ingest.supervisor.rates import MovingAverages
 from ingest.supervisor.scaling import ScalingView
+from ingest.supervisor.standstills import Standstills, told
 from ingest.supervisor.store_commands import StoreCommands
 from ingest.supervisor.watching import watch
 
@@ -83,6 +84,7 @@ class RunnerView:
     scaling: ScalingView | None
     exceptions: ExceptionsView | None
     rates: dict[str, dict[str, Any]]  # moving averages by token
+    standing_ms: int  # for how long a task has not read that should; 0 while all do
 
     @property
     def stopped_version(self) -> int | None:
@@ -128,7 +130,8 @@ class SupervisorRunner:
         self._addresses: dict[str, str] = {}
         self._beats: dict[str, TaskHeartbeat] = {}
         self._rates: dict[str, MovingAverages] = {}
-        self._unreadable = Unreadable()
+        self._standstills = Standstills()
+        self._standing_ms = 0
         self._store_problems: deque[Problem] = deque(maxlen=PROBLEMS_KEPT)
         self._health = Status("PENDING", "PENDING", True)
         self._reason: str | None = None
@@ -184,6 +187,7 @@ class SupervisorRunner:
             self._scaling,
             self._exceptions,
             {token: rates.document() for token, rates in list(self._rates.items())},
+            self._standing_ms,
         )
 
     # ---------------------------------------------------------------- the loop
@@ -249,8 +253,8 @@ class SupervisorRunner:
         stopping = bool(machine.groups) and machine.desired is not DesiredState.RUNNING
         now_ms = self._ports.clock.monotonic_ms()
         health = machine.health.status(machine.desired, stopping, started)
-        unreadable = self._unreadable.lasting(now_ms)
-        if unreadable is not None and health.healthy:
+        lasting = self._standstills.lasting(now_ms)
+        if any(each.is_ill for each in lasting) and health.healthy:
             health = Status("UNHEALTHY_TASKS", "UNHEALTHY_TASKS", False)
         if machine.is_completed and health.healthy:
             health = Status("COMPLETED", "COMPLETED", True)
@@ -258,7 +262,8 @@ class SupervisorRunner:
             health = Status("IDLE", "IDLE", True)
         # Together, so that no status names a reason and calls itself healthy.
         self._health, self._reason = health, machine.health.reason
-        self._waiting_for = (*machine.waiting_for(), *([unreadable] if unreadable is not None else []))
+        self._waiting_for = (*machine.waiting_for(), *told(lasting, now_ms, self._ports.clock.now_ms()))
+        self._standing_ms = now_ms - lasting[0].since_ms if lasting else 0
         self._exceptions = machine.exceptions_view()
         self._scaling = None if machine.scaler is None else machine.scaler.view(machine.task_count)
 
@@ -293,11 +298,10 @@ class SupervisorRunner:
             case TaskBeat(beat=beat) if self._machine.find(beat.token) is not None:
                 # Of one that has ended meanwhile it is too late: nobody would forget it any more.
                 self._beats[beat.token] = beat
-                why = (beat.detail or CANNOT_READ) if beat.status == CANNOT_READ else None
                 self._rates.setdefault(beat.token, MovingAverages()).take(
                     self._ports.clock.monotonic_ms(), beat.counters
                 )
-                self._unreadable.heard(beat.token, why, self._ports.clock.monotonic_ms())
+                self._standstills.heard(beat, self._ports.clock.monotonic_ms())
             case DesiredChanged(config=config):
                 self._config = config
             case TasksScaled(task_count=count):
@@ -327,7 +331,7 @@ class SupervisorRunner:
         self._addresses.pop(token, None)
         self._beats.pop(token, None)
         self._rates.pop(token, None)
-        self._unreadable.gone(token)
+        self._standstills.gone(token)
         self._ports.deliveries.forget(token)
 
     # ---------------------------------------------------------------- commands

@@ -67,7 +67,10 @@ class TaskDisk:
         except (StorageError, OSError) as error:
             if self.error is None:
                 log.warning("disk does not take writes; reading waits", error=str(error))
-            self.error = str(error)
+            self.error = (
+                f"this task's directory takes no writes ({error}): its rows wait in memory and reading waits; make "
+                "room on the disk of data_dir/tasks, or mend it. It goes on by itself"
+            )
             self._again_ms = self._clock.monotonic_ms() + RETRY_MS
             return None
         if self.error is not None:

@@ -79,7 +79,10 @@ log = structlog.get_logger()
 
 TICK_MS = 50
 COMMAND_MS = 4_000
-SCARCE = "the disk has only its reserve left: nothing is read but what was promised to others"
+SCARCE = (
+    "the disk has only its reserve left: nothing is read but what was promised to others; make room on the disk of "
+    "data_dir/tasks"
+)
 
 
 @dataclass(frozen=True, slots=True)

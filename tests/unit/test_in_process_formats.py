@@ -12,7 +12,7 @@ import pytest
 
 from ingest.errors import SpecError
 from ingest.stream.schemas import MemorySchemas, SchemaRegistryUnreachable, WriterSchema
-from ingest.supervisor import health
+from ingest.supervisor import standstills
 from server.config_secrets import masked
 from tests.in_process import NOON_MS, System, chain_is_whole, click, eventually, spec
 from tests.unit.ingest.appenderator.binary_messages import avro, framed, record_schema
@@ -44,7 +44,7 @@ def system(tmp_path: Path) -> Iterator[System]:
 def test_a_registry_that_is_away_holds_reading_up_says_so_and_nothing_is_lost(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "UNREADABLE_MS", 200)
+    monkeypatch.setattr(standstills, "LASTING_MS", 200)
     schemas = MemorySchemas({1: WriterSchema("AVRO", (("own", json.dumps(SCHEMA)),))})
     schemas.trouble = AWAY
     system.schemas = lambda registry: schemas
@@ -70,7 +70,7 @@ def test_a_registry_that_is_away_holds_reading_up_says_so_and_nothing_is_lost(
 def test_a_new_schema_id_while_the_registry_is_away_holds_its_group_says_so_and_others_go_on(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "UNREADABLE_MS", 200)
+    monkeypatch.setattr(standstills, "LASTING_MS", 200)
 
     class Away(MemorySchemas):
         """It went away after the first schema had been asked for."""

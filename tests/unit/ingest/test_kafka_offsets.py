@@ -2,15 +2,102 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
 
+from ingest.clock import ManualClock
 from ingest.protocol import Source
 from ingest.stream import kafka_asker
 from ingest.stream.kafka_asker import EARLIEST, KafkaAsker
-from ingest.stream.supplier import BrokerUnreachable
+from ingest.stream.kafka_cluster import FRESH_MS, ClusterLook
+from ingest.stream.supplier import BrokerUnreachable, CallUnanswered
+
+FENCED = ClusterMetadata()
+LEADERLESS, WELL, HEADLESS = ClusterMetadata(), ClusterMetadata(), ClusterMetadata()
+
+
+def _broker(number: int) -> BrokerMetadata:
+    found = BrokerMetadata()
+    found.id, found.host, found.port = number, "b", 9092
+    return found
+
+
+def _partition(number: int, leader: int) -> PartitionMetadata:
+    found = PartitionMetadata()
+    found.id, found.leader = number, leader
+    return found
+
+
+def _topic(*leaders: int) -> TopicMetadata:
+    found = TopicMetadata()
+    found.partitions = {number: _partition(number, leader) for number, leader in enumerate(leaders)}
+    return found
+
+
+FENCED.controller_id = HEADLESS.controller_id = -1
+for each in (HEADLESS, WELL, LEADERLESS):
+    each.brokers = {1: _broker(1)}
+WELL.controller_id = LEADERLESS.controller_id = 1
+WELL.topics, LEADERLESS.topics = {"edits": _topic(1, 1)}, {"edits": _topic(1, -1)}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        (FENCED, ["fenced", "may still arrive", "log"]),
+        (HEADLESS, ["1 broker it names", "no controller"]),
+        (LEADERLESS, ["1 of the 2 partitions of 'edits' have no leader (1)"]),
+        (WELL, ["1 broker with controller 1 at b:9092", "too busy"]),
+    ],
+)
+def test_a_call_without_an_answer_is_told_with_what_the_cluster_says_of_itself(metadata: Any, words: list[str]) -> None:
+    asker = KafkaAsker({"bootstrap.servers": "b:9092", "log_level": 0}, "edits")
+    asker._look = ClusterLook(lambda timeout_s: metadata, ManualClock(), 5)
+    unanswered: Future[Any] = Future()
+    unanswered.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller")))
+    with pytest.raises(CallUnanswered) as caught:
+        asker.id_of(unanswered)
+    told = str(caught.value)
+    assert "no Kafka broker answers" not in told
+    for word in ("Kafka at b:9092 answers, but not", "topic's id", "waiting for controller", "nothing is lost", *words):
+        assert word in told
+
+
+def test_where_nobody_answers_anything_that_is_said_and_an_older_look_proves_nothing() -> None:
+    clock = ManualClock()
+    answers: list[Any] = [WELL]
+
+    def ask(timeout_s: float) -> Any:
+        if not answers:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return answers.pop()
+
+    look = ClusterLook(ask, clock, 5)
+    assert look.told("edits") is not None
+    assert look.told("edits") is None
+
+    released = threading.Event()
+
+    def slow(timeout_s: float) -> Any:
+        released.wait(5)
+        return WELL
+
+    look = ClusterLook(slow, clock, 0)
+    assert look.told("edits") is None, "who reads does not wait for it"
+    released.set()
+    assert look._looking is not None
+    look._looking.join(5)
+    clock.advance(FRESH_MS + 1)
+    released.clear()
+    assert look.told("edits") is None
+    released.set()
+
 
 BOTH = [("edits", 0), ("edits", 1)]
 

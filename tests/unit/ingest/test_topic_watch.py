@@ -118,3 +118,17 @@ def test_a_broker_without_ids_proves_as_much_as_it_can() -> None:
     broker.topic_id = None
     broker.watch = TopicWatch("edits", None, broker._ask, broker._read, broker.clock)
     assert broker.proves()
+
+
+def test_while_nothing_is_answered_the_reason_is_told_at_every_call() -> None:
+    broker = Broker()
+    broker.away = True
+    with pytest.raises(BrokerUnreachable):
+        broker.proves()
+    broker.answers_at_once = False
+    for _ in range(3):
+        with pytest.raises(BrokerUnreachable, match="no answer"):
+            broker.proves(100)
+    broker.away = False
+    broker.answer()
+    assert broker.proves(100)
