@@ -18,6 +18,7 @@ from typing import Any
 
 from segments.errors import ServiceError
 from server.data_dir import open_data_dir
+from server.quickstart import standing
 from server.quickstart.children import Child
 from server.quickstart.display import Screen, look
 from siltstone import ApiError, Client, ClientError
@@ -26,7 +27,9 @@ TOPIC = "wikipedia-edits"
 PARTITIONS = 4
 MARK = "quickstart.json"
 SPEC = Path(__file__).parent / "data" / "supervisor.json"
-READY_S = 120.0
+READY_S = 300.0
+"""Only a failure waits for it: on a busy machine a start of seconds takes minutes."""
+SAID_S = 10.0
 ONCE_S = 180.0
 POLL_S = 0.1
 STATE_S = 2.0
@@ -54,6 +57,23 @@ class QuickstartOptions:
     fresh: bool
     seconds: int | None
     once: bool
+
+
+@dataclass(slots=True)
+class _Moved:
+    """When the rows last grew (``at_s``, monotonic), when it was said why not, and what was produced by then."""
+
+    at_s: float
+    said_s: float = 0.0
+    rows: int = 0
+    produced: int = -1
+
+    def see(self, rows: int, now_s: float) -> None:
+        if rows > self.rows:
+            self.rows, self.at_s, self.said_s = rows, now_s, 0.0
+
+    def is_due(self, now_s: float) -> bool:
+        return now_s - max(self.at_s, self.said_s) >= standing.STANDS_S
 
 
 class _Interrupted(Exception):
@@ -101,7 +121,7 @@ class _Demonstration:
             self._start_producer(broker)
             screen.say(BANNER.format(data_dir=self._root, broker=broker, url=url))
             client = Client(url, timeout_s=30.0)
-            self._wait_until_ready(client)
+            self._wait_until_ready(client, screen)
             self._declare(client, broker)
             self._watch(client, screen)
 
@@ -140,7 +160,10 @@ class _Demonstration:
         self._start("producer", [*words, "--rate", str(self._options.rate), "--partitions", str(PARTITIONS)])
 
     def _start(self, name: str, words: list[str], environment: dict[str, str] | None = None) -> None:
-        self._children.append(Child(name, words, self._root / f"{name}.log", environment))
+        self._children.append(Child(name, words, self._log(name), environment))
+
+    def _log(self, name: str) -> Path:
+        return self._root / f"{name}.log"
 
     @property
     def _state(self) -> Path:
@@ -160,18 +183,24 @@ class _Demonstration:
 
     # ------------------------------------------------------------ course
 
-    def _wait_until_ready(self, client: Client) -> None:
-        deadline = time.monotonic() + READY_S
+    def _wait_until_ready(self, client: Client, screen: Screen) -> None:
+        begun = said = time.monotonic()
         while True:
             self._check()
-            reason = "another service answers at its address"
+            ours = None
             try:
-                if client.health() and client.leads() and self._is_ours(client):
+                if client.health() and client.leads() and (ours := self._is_ours(client)):
                     return
-            except ClientError as error:
-                reason = str(error)
-            if time.monotonic() > deadline:
-                raise QuickstartFailed(f"the service did not come up: {reason}")
+            except ClientError:
+                pass  # asked again below, for its words
+            now = time.monotonic()
+            if now - begun > READY_S:
+                where = standing.named("service", self._log("service"))
+                reason = standing.unready(client, ours)
+                raise QuickstartFailed(f"the service did not come up in {READY_S:.0f} s: {reason}; {where}")
+            if now - said > SAID_S:
+                said = now
+                screen.say(f"waiting for the service for {now - begun:.0f} s: {standing.unready(client, ours)}")
             time.sleep(POLL_S)
 
     def _is_ours(self, client: Client) -> bool:
@@ -192,23 +221,40 @@ class _Demonstration:
         begun = time.monotonic()
         limit_s = self._options.seconds or (ONCE_S if self._options.once else None)
         seen = False
+        moved = _Moved(begun)
         while limit_s is None or time.monotonic() - begun < limit_s:
             self._check()
             try:
                 picture = look(client, self._produced)
-            except ApiError as error:
-                if error.status < 500 and seen:
+            except ClientError as error:
+                if isinstance(error, ApiError) and error.status < 500 and seen:
                     raise
+                self._explain(client, screen, moved, str(error) if seen else "")
                 time.sleep(POLL_S)
                 continue
             if picture.rows:
                 seen = True
                 screen.show(picture)
+            moved.see(picture.rows, time.monotonic())
+            self._explain(client, screen, moved)
             if self._options.once and picture.published and picture.live:
                 return
             time.sleep(1.0 if seen else POLL_S)
         if self._options.once:
-            raise QuickstartFailed(f"no published and live rows after {int(ONCE_S)} s; see the logs in {self._root}")
+            reasons = "; ".join(self._why(client, moved)) or standing.named("service", self._log("service"))
+            raise QuickstartFailed(f"no published and live rows after {int(ONCE_S)} s: {reasons}")
+
+    def _explain(self, client: Client, screen: Screen, moved: _Moved, error: str = "") -> None:
+        """Says why nothing moves, once it has not for a while, and again from time to time."""
+        now = time.monotonic()
+        if moved.is_due(now):
+            lines = [error] if error else self._why(client, moved)
+            screen.say(f"nothing new for {now - moved.at_s:.0f} s: " + "\n  ".join(lines))
+            moved.said_s, moved.produced = now, self._told_by_producer()
+
+    def _why(self, client: Client, moved: _Moved) -> list[str]:
+        logs = {child.name: child.log for child in self._children}
+        return list(standing.why(client, "wikipedia", self._told_by_producer(), moved.produced, logs))
 
     def _produced(self, seen: int) -> int:
         """What the producer says to have sent. It writes that down a moment after sending, so this waits,

@@ -71,6 +71,8 @@ def create_topic(
                 if not unheard and topic is None:
                     raise
                 return unheard
+            if code == KafkaError.INVALID_REPLICATION_FACTOR and "fenced" in e.args[0].str():
+                return False  # a broker that was too slow for its controller: nothing was made, it comes back
             if code not in _UNHEARD:
                 raise
             unheard = True

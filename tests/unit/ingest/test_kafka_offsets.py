@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
 
 from ingest.clock import ManualClock
 from ingest.protocol import Source
@@ -18,33 +18,19 @@ from ingest.stream.kafka_asker import EARLIEST, KafkaAsker
 from ingest.stream.kafka_cluster import FRESH_MS, ClusterLook
 from ingest.stream.supplier import BrokerUnreachable, CallUnanswered
 
-FENCED = ClusterMetadata()
-LEADERLESS, WELL, HEADLESS = ClusterMetadata(), ClusterMetadata(), ClusterMetadata()
+
+def _cluster(controller: int, *brokers: int, leaders: tuple[int, ...] = ()) -> SimpleNamespace:
+    """As the client's ``ClusterMetadata``."""
+    partitions = {number: SimpleNamespace(leader=leader) for number, leader in enumerate(leaders)}
+    return SimpleNamespace(
+        controller_id=controller,
+        brokers={number: SimpleNamespace(host="b", port=9092) for number in brokers},
+        topics={"edits": SimpleNamespace(partitions=partitions)} if leaders else {},
+    )
 
 
-def _broker(number: int) -> BrokerMetadata:
-    found = BrokerMetadata()
-    found.id, found.host, found.port = number, "b", 9092
-    return found
-
-
-def _partition(number: int, leader: int) -> PartitionMetadata:
-    found = PartitionMetadata()
-    found.id, found.leader = number, leader
-    return found
-
-
-def _topic(*leaders: int) -> TopicMetadata:
-    found = TopicMetadata()
-    found.partitions = {number: _partition(number, leader) for number, leader in enumerate(leaders)}
-    return found
-
-
-FENCED.controller_id = HEADLESS.controller_id = -1
-for each in (HEADLESS, WELL, LEADERLESS):
-    each.brokers = {1: _broker(1)}
-WELL.controller_id = LEADERLESS.controller_id = 1
-WELL.topics, LEADERLESS.topics = {"edits": _topic(1, 1)}, {"edits": _topic(1, -1)}
+FENCED, HEADLESS = _cluster(-1), _cluster(-1, 1)
+LEADERLESS, WELL = _cluster(1, 1, leaders=(1, -1)), _cluster(1, 1, leaders=(1, 1))
 
 
 @pytest.mark.parametrize(

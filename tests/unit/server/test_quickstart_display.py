@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from server.quickstart import display
+from server.quickstart import display, standing
 from siltstone import Client
 
 
@@ -42,3 +43,63 @@ def test_the_producer_is_asked_after_the_rows(monkeypatch: pytest.MonkeyPatch) -
     client = Edits()
     picture = display.look(client, lambda seen: client.edits)
     assert picture.produced >= picture.rows > 0
+
+
+class Troubled(Client):
+    """A service whose supervisor says what ``payload`` says."""
+
+    def __init__(self, **payload: Any) -> None:
+        super().__init__()
+        self.payload: dict[str, Any] = {"healthy": True, "aggregateLag": 70, "activeTasks": [{}], **payload}
+        self.leading = False
+
+    def supervisor_status(self, supervisor: str) -> dict[str, Any]:
+        return {"payload": self.payload}
+
+    def health(self) -> bool:
+        return True
+
+    def leads(self) -> bool:
+        return self.leading
+
+
+def logs(folder: Path) -> dict[str, Path]:
+    found = {name: folder / f"{name}.log" for name in ("broker", "service", "producer")}
+    coloured = "\x1b[2m2026\x1b[0m [\x1b[33m\x1b[1mwarning  \x1b[0m] lease   taken late"
+    found["service"].write_text(f"2026 [info     ] started\n{coloured}\n2026 [info     ] on\n")
+    found["producer"].write_text("error: the broker refused a record\n")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("payload", "produced", "words"),
+    [
+        ({"waitingFor": ["a task does not read since 1970: no broker"]}, 20, ["no broker"]),
+        ({"stateReason": "the topic was made again"}, 20, ["the topic was made again"]),
+        ({"suspended": True}, 20, ["siltstone supervisor resume wikipedia"]),
+        ({"healthy": False, "recentErrors": [{"message": "old"}, {"message": "newest"}]}, 20, ["newest"]),
+        ({}, 10, ["sent nothing more (10 events)", "producer.log", "the broker refused a record"]),
+        (
+            {"detailedState": "CREATING_TASKS"},
+            20,
+            ["70 events are not", "CREATING_TASKS", "[warning ] lease taken late"],
+        ),
+    ],
+)
+def test_counts_that_stand_are_explained(tmp_path: Path, payload: Any, produced: int, words: list[str]) -> None:
+    told = " ".join(standing.why(Troubled(**payload), "wikipedia", produced, 10, logs(tmp_path)))
+    assert all(word in told for word in words), told
+
+
+def test_a_service_that_does_not_come_up_is_told_with_its_log_and_never_called_another_without_proof(
+    tmp_path: Path,
+) -> None:
+    client = Troubled()
+    assert "no overlord leads yet" in standing.unready(client, None)
+    client.leading = True
+    assert "another" not in standing.unready(client, None)
+    assert "--port" in standing.unready(client, False)
+    found = logs(tmp_path)
+    told = standing.named("service", found["service"])
+    assert told.endswith(f"{found['service']}; its last trouble: 2026 [warning ] lease taken late")
+    assert "without a trouble" in standing.named("broker", found["broker"])
