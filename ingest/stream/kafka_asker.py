@@ -50,7 +50,7 @@ class KafkaAsker:
         self._lock = threading.Lock()
         self._admin: AdminClient | None = None
         self.troubles: list[StreamError] = []
-        self._look = ClusterLook(lambda timeout_s: self._client().list_topics(timeout=timeout_s), SystemClock())
+        self._look = ClusterLook(self._metadata, SystemClock())
 
     def offsets(
         self, wanted: Collection[Source], spec: Any, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
@@ -96,6 +96,13 @@ class KafkaAsker:
         if found.error is not None:
             raise self.error(found.error, topic)
         return sorted(found.partitions)
+
+    def _metadata(self, timeout_s: float) -> Any:
+        """For a look beside who asks: it takes no trouble out that is for others."""
+        try:
+            return self._client().list_topics(timeout=timeout_s)
+        except KafkaException as e:
+            raise BrokerUnreachable(self.bootstrap, e.args[0].str()) from e
 
     def topics(self) -> dict[str, list[int]]:
         """All topics of the cluster with their partitions, in one request."""

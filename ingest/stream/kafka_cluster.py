@@ -10,8 +10,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
-
 from ingest.clock import Clock
 from ingest.errors import StreamError
 
@@ -24,7 +22,8 @@ FRESH_MS: Final = 30_000
 
 
 class ClusterLook:
-    """Asks when it is asked, once at a time. ``ask`` brings the client's metadata within so many seconds, or raises."""
+    """Asks when it is asked, once at a time. ``ask`` brings the client's metadata within so many seconds, or raises
+    StreamError."""
 
     def __init__(self, ask: Callable[[float], Any], clock: Clock, patience_s: float = PATIENCE_S) -> None:
         self._ask = ask
@@ -48,7 +47,7 @@ class ClusterLook:
     def _look(self) -> None:
         try:
             found = self._ask(LOOK_S)
-        except (KafkaException, StreamError):
+        except StreamError:
             self._seen = None
         else:
             self._seen = (self._clock.monotonic_ms(), found)

@@ -61,7 +61,7 @@ def test_where_nobody_answers_anything_that_is_said_and_an_older_look_proves_not
 
     def ask(timeout_s: float) -> Any:
         if not answers:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            raise BrokerUnreachable("b:9092", "nobody")
         return answers.pop()
 
     look = ClusterLook(ask, clock, 5)
