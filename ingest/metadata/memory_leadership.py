@@ -18,6 +18,7 @@ from ingest.metadata.records import (
     DesiredState,
     Leadership,
     NodeRecord,
+    ResetWish,
     SpecGuard,
     SpecVersion,
     SupervisorRecord,
@@ -104,6 +105,7 @@ class MemorySupervisors(MemoryBase):
         desired: DesiredState,
         now_ms: int,
         guard: SpecGuard = UNGUARDED,
+        wish: ResetWish | None = None,
     ) -> SupervisorRecord:
         assert desired is not DesiredState.TERMINATED, "a supervisor is terminated by set_desired"
         with self._writing("put_supervisor", generation) as state:
@@ -111,6 +113,8 @@ class MemorySupervisors(MemoryBase):
             supervisor_rules.check_same_table(old, datasource)
             begun = bool(state.unpublished.get(supervisor))
             supervisor_rules.check_guard(supervisor, guard, begun, (supervisor, guard.unread) in state.streams)
+            if wish is not None:
+                self._store_wish(wish)
             self._touch()
             state.tables.setdefault(datasource, 0)
             if old is not None and supervisor_rules.goes_on(old, spec, desired):

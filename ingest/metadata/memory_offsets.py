@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ingest.errors import AttemptRefused
 from ingest.metadata import attempt_rules, backfill_rules, rules, supervisor_rules
-from ingest.metadata.memory_state import Group, GroupKey, MemoryBase, StreamKey
+from ingest.metadata.memory_state import Group, GroupKey, MemoryBase
 from ingest.metadata.records import (
     AuditRow,
     DesiredState,
@@ -101,26 +101,13 @@ class MemoryOffsets(MemoryBase):
                 for read in read_by(s.topic, s.topic_id, s.committed, places.get((supervisor, s.topic), ()))
             )
 
-    def _stream(self, key: StreamKey) -> StreamOffsets:
-        stored = self.state.streams.get(key)
-        if stored is None:
-            raise StoreConflict(f"supervisor {key[0]!r} has no offsets of topic {key[1]!r} yet")
-        return stored
-
     def _store_stream(self, stored: StreamOffsets) -> None:
         self._touch()
         self.state.streams[(stored.supervisor, stored.topic)] = stored
 
     def ask_reset(self, generation: int, wish: ResetWish) -> ResetWish:
-        with self._writing("ask_reset", generation) as state:
-            self._stream((wish.supervisor, wish.topic))
-            for known in state.wishes.values():
-                if known == replace(wish, wish_id=known.wish_id, asked_ms=known.asked_ms):
-                    return known
-            self._touch()
-            wish = replace(wish, wish_id=self._count("wish", ""))
-            state.wishes[wish.wish_id] = wish
-            return wish
+        with self._writing("ask_reset", generation):
+            return self._store_wish(wish)
 
     def reset_wishes(self, supervisor: str | None) -> list[ResetWish]:
         with self._lock:
@@ -155,7 +142,13 @@ class MemoryOffsets(MemoryBase):
         state.stream_tables[name, found.stream.topic] = datasource
 
     def reset_offsets(
-        self, generation: int, supervisor: str, topic: str, moves: OffsetMap, topic_id: str | None, audit: AuditRow
+        self,
+        generation: int,
+        supervisor: str,
+        topic: str,
+        moves: OffsetMap | None,
+        topic_id: str | None,
+        audit: AuditRow,
     ) -> StreamOffsets:
         with self._writing("reset_offsets", generation) as state:
             stored = self._stream((supervisor, topic))
@@ -166,7 +159,10 @@ class MemoryOffsets(MemoryBase):
         mine = (s for s in self.state.streams.values() if s.supervisor == stored.supervisor and s.topic != stored.topic)
         return furthest(*(stream.epochs for stream in mine))
 
-    def _reset(self, stored: StreamOffsets, moves: OffsetMap, topic_id: str | None, audit: AuditRow) -> StreamOffsets:
+    def _reset(
+        self, stored: StreamOffsets, moves: OffsetMap | None, topic_id: str | None, audit: AuditRow
+    ) -> StreamOffsets:
+        moves, topic_id = rules.meant(stored, moves, topic_id)
         unpublished = self._unpublished(stored.supervisor, stored.topic)
         holders = [r.ref for r in unpublished if not moves.keys().isdisjoint(r.start)]
         self._void(rules.dependents(holders, unpublished))

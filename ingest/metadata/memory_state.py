@@ -20,6 +20,7 @@ from ingest.metadata.records import (
     StreamOffsets,
 )
 from ingest.metadata.records import SupervisorRecord as Supervisor
+from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
 from ingest.protocol import AttemptRecord, PendingSegment, Place, SequenceRecord, SequenceRef
 from segments.data_segment import DataSegment
@@ -167,6 +168,23 @@ class MemoryBase:
     def _touch(self) -> None:
         """Notes that the running transaction writes."""
         self._changed = True
+
+    def _stream(self, key: StreamKey) -> StreamOffsets:
+        stored = self.state.streams.get(key)
+        if stored is None:
+            raise StoreConflict(f"supervisor {key[0]!r} has no offsets of topic {key[1]!r} yet")
+        return stored
+
+    def _store_wish(self, wish: ResetWish) -> ResetWish:
+        state = self.state
+        self._stream((wish.supervisor, wish.topic))
+        for known in state.wishes.values():
+            if known == replace(wish, wish_id=known.wish_id, asked_ms=known.asked_ms):
+                return known
+        self._touch()
+        wish = replace(wish, wish_id=self._count("wish", ""))
+        state.wishes[wish.wish_id] = wish
+        return wish
 
     def _count(self, kind: str, name: str) -> int:
         """The next number of a counter that nothing ever lowers, from 1 (PR-19)."""

@@ -259,6 +259,11 @@ def furthest_acknowledged(old: Mapping[str, int], new: Mapping[str, int]) -> dic
 # ---------------------------------------------------------------- offsets
 
 
+def meant(stored: StreamOffsets, moves: OffsetMap | None, topic_id: str | None) -> tuple[OffsetMap, str | None]:
+    """A reset without ``moves`` leaves every partition where it is, whatever was committed until just now."""
+    return (stored.committed, stored.topic_id) if moves is None else (moves, topic_id)
+
+
 def reset_stream(
     stored: StreamOffsets, moves: OffsetMap, topic_id: str | None, others: Mapping[int, int] | None = None
 ) -> StreamOffsets:

@@ -19,6 +19,7 @@ from ingest.metadata.records import (
     DesiredState,
     Leadership,
     NodeRecord,
+    ResetWish,
     SpecGuard,
     SpecVersion,
     SupervisorRecord,
@@ -27,6 +28,7 @@ from ingest.metadata.sql_base import SqlBase, append_audit, close_gate, ensure_t
 from ingest.metadata.sql_guards import check_guard
 from ingest.metadata.sql_marks import found_in
 from ingest.metadata.sql_rows import audit_of, node_of
+from ingest.metadata.sql_wishes import store_wish
 from ingest.metadata.store import StoreConflict
 
 
@@ -169,6 +171,7 @@ class SqlSupervisors(SqlBase):
         desired: DesiredState,
         now_ms: int,
         guard: SpecGuard = UNGUARDED,
+        wish: ResetWish | None = None,
     ) -> SupervisorRecord:
         assert desired is not DesiredState.TERMINATED, "a supervisor is terminated by set_desired"
 
@@ -176,6 +179,8 @@ class SqlSupervisors(SqlBase):
             old = load_supervisor(connection, supervisor, lock=True)
             supervisor_rules.check_same_table(old, datasource)
             check_guard(connection, supervisor, guard)
+            if wish is not None:
+                store_wish(connection, wish)
             ensure_table(connection, datasource)
             if old is not None and supervisor_rules.goes_on(old, spec, desired):
                 record = replace(old, desired=desired, updated_ms=now_ms)

@@ -17,7 +17,7 @@ from ingest.metadata.sql_groups import load_groups
 from ingest.metadata.sql_guards import check_version
 from ingest.metadata.sql_leadership import insert_supervisor, load_supervisor
 from ingest.metadata.sql_places import load_places
-from ingest.metadata.sql_rows import sequence_of, wish_of, wish_values
+from ingest.metadata.sql_rows import sequence_of, wish_of
 from ingest.metadata.sql_streams import (
     group_row,
     in_group,
@@ -34,6 +34,7 @@ from ingest.metadata.sql_streams import (
     update_sequence,
     void_sequences,
 )
+from ingest.metadata.sql_wishes import load_wishes, store_wish
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
 from ingest.protocol import SequenceRecord, SequenceRef, SequenceState
@@ -89,19 +90,10 @@ class SqlOffsets(SqlBase):
         return self._fenced(generation, add)
 
     def ask_reset(self, generation: int, wish: ResetWish) -> ResetWish:
-        def ask(connection: Connection) -> ResetWish:
-            require_stream(connection, wish.supervisor, wish.topic)
-            for known in _wishes(connection, wish.supervisor):
-                if known == replace(wish, wish_id=known.wish_id, asked_ms=known.asked_ms):
-                    return known
-            fresh = replace(wish, wish_id=next_count(connection, "wish", ""))
-            connection.execute(sa.insert(t.reset_wishes).values(**wish_values(fresh)))
-            return fresh
-
-        return self._fenced(generation, ask)
+        return self._fenced(generation, lambda connection: store_wish(connection, wish))
 
     def reset_wishes(self, supervisor: str | None) -> list[ResetWish]:
-        return self._read(lambda connection: _wishes(connection, supervisor))
+        return self._read(lambda connection: load_wishes(connection, supervisor))
 
     def carry_out_reset(
         self, generation: int, supervisor: str, topic: str, wish_id: int, audit: AuditRow
@@ -126,7 +118,7 @@ class SqlOffsets(SqlBase):
         generation: int,
         supervisor: str,
         topic: str,
-        moves: OffsetMap,
+        moves: OffsetMap | None,
         topic_id: str | None,
         audit: AuditRow,
     ) -> StreamOffsets:
@@ -265,11 +257,12 @@ def _lock_group(connection: Connection, ref: SequenceRef) -> str:
 
 
 def _reset(
-    connection: Connection, stream: Row[Any], moves: OffsetMap, topic_id: str | None, audit: AuditRow
+    connection: Connection, stream: Row[Any], moves: OffsetMap | None, topic_id: str | None, audit: AuditRow
 ) -> StreamOffsets:
     """Under the stream's lock: voids, moves, records, and raises the table's version last."""
     old = load_offsets(connection, stream.supervisor, stream.topic)
     assert old is not None
+    moves, topic_id = rules.meant(old, moves, topic_id)
     unpublished = load_unpublished(connection, stream.supervisor, stream.topic)
     holders = [r.ref for r in unpublished if not moves.keys().isdisjoint(r.start)]
     void_sequences(connection, rules.dependents(holders, unpublished))
@@ -304,13 +297,6 @@ def _jump(connection: Connection, stream: Row[Any], wish: ResetWish, audit: Audi
     insert_supervisor(connection, found.stream.supervisor, stream.datasource, found.spec, audit.at_ms)
     insert_stream(connection, found.stream, stream.datasource)
     return _reset(connection, stream, found.moves, wish.topic_id, audit)
-
-
-def _wishes(connection: Connection, supervisor: str | None) -> list[ResetWish]:
-    query = sa.select(t.reset_wishes).order_by(t.reset_wishes.c.id)
-    if supervisor is not None:
-        query = query.where(t.reset_wishes.c.supervisor == supervisor)
-    return [wish_of(row) for row in connection.execute(query)]
 
 
 def _is_recorded(connection: Connection, audit: AuditRow) -> bool:

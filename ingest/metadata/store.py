@@ -124,10 +124,11 @@ class SupervisorStore(Protocol):
         desired: DesiredState,
         now_ms: int,
         guard: SpecGuard = UNGUARDED,
+        wish: ResetWish | None = None,
     ) -> SupervisorRecord:
-        """Stores a spec as the next version and what is desired of it. A spec equal to the newest keeps its
-        version (also after a lost reply), unless it ends a suspension. Another table, or a ``guard`` that no
-        longer holds: StoreConflict."""
+        """Stores a spec as the next version and what is desired of it, with a ``wish`` as ``ask_reset`` does. A spec
+        equal to the newest keeps its version (also after a lost reply), unless it ends a suspension. Another table,
+        or a ``guard`` that no longer holds: StoreConflict, and nothing of it is stored."""
         ...
 
     def set_desired(self, generation: int, supervisor: str, desired: DesiredState, now_ms: int) -> SupervisorRecord:
@@ -211,11 +212,17 @@ class OffsetStore(Protocol):
         ...
 
     def reset_offsets(
-        self, generation: int, supervisor: str, topic: str, moves: OffsetMap, topic_id: str | None, audit: AuditRow
+        self,
+        generation: int,
+        supervisor: str,
+        topic: str,
+        moves: OffsetMap | None,
+        topic_id: str | None,
+        audit: AuditRow,
     ) -> StreamOffsets:
         """Moves the named partitions and raises their epochs; voids every unpublished sequence that
         holds one of them, with its dependents, and reopens nothing. Other partitions keep offset and
-        epoch (PR-24). Moving to the stored offsets raises epochs only (PR-4). ``topic_id`` is what the moves
+        epoch (PR-24). ``moves`` None raises epochs only, of all partitions (PR-4). ``topic_id`` is what the moves
         were meant for, of several topics: those that move. Again with an equal ``audit`` it changes nothing."""
         ...
 

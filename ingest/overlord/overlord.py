@@ -14,7 +14,7 @@ from typing import Any
 
 from ingest.clock import Clock
 from ingest.errors import IngestError, OverlordUnreachable, SpecError, StoreUnreachable
-from ingest.metadata.records import DesiredState, Leadership, ResetWish, SpecGuard, SupervisorRecord
+from ingest.metadata.records import DesiredState, Leadership, ResetWish, SupervisorRecord
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
 from ingest.overlord.backfilling import backfill_wish
@@ -199,24 +199,26 @@ class Overlord:
             same = present is not None and present.spec == spec.posted and present.desired is desired
             if present is not None and same and skip_unmodified:
                 return Offered(present, warnings, modified=False)
-            guard = check_change(self._ports.store, spec)
-            back = gone_back_to(self._ports.store, present, spec)
-            if back:  # a wish, so that it is carried out before anything is read
-                wish = ResetWish(0, spec.supervisor, spec.io.topic, back, None, False, self._now_ms())
-                self._ports.store.ask_reset(term.generation, wish)
             stopped = self._stopped_version(term, spec.supervisor)
             try:
-                record = self._put(term, spec, desired, guard)
+                record = self._put(term, spec, desired, present)
             except StoreConflict:  # the leader went on in the meantime: judged again, it is refused in plain words
-                record = self._put(term, spec, desired, check_change(self._ports.store, spec))
+                record = self._put(term, spec, desired, present)
             if record.version == stopped and desired is DesiredState.RUNNING:  # the same spec: a start all the same
                 record = self._start_again(term, record)
             term.supervise(record, spec)
         return Offered(record, warnings, modified=not same)
 
-    def _put(self, term: Term, spec: SupervisorSpec, desired: DesiredState, guard: SpecGuard) -> SupervisorRecord:
-        return self._ports.store.put_supervisor(
-            term.generation, spec.supervisor, spec.datasource, spec.posted, desired, self._now_ms(), guard
+    def _put(
+        self, term: Term, spec: SupervisorSpec, desired: DesiredState, present: SupervisorRecord | None
+    ) -> SupervisorRecord:
+        store, now_ms = self._ports.store, self._now_ms()
+        guard = check_change(store, spec)
+        back = gone_back_to(store, present, spec)
+        # A wish, so that it is carried out before anything is read; with the spec or not at all.
+        wish = ResetWish(0, spec.supervisor, spec.io.topic, back, None, False, now_ms) if back else None
+        return store.put_supervisor(
+            term.generation, spec.supervisor, spec.datasource, spec.posted, desired, now_ms, guard, wish
         )
 
     def plan(self, posted: Any) -> Planned:

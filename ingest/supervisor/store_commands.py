@@ -139,9 +139,7 @@ class StoreCommands:
             case ResetOffsets(moves, topic_id, audit):
                 return store.reset_offsets(generation, name, topic, moves, topic_id, self._told(config, audit))
             case RaiseEpochs(audit):
-                stored = store.offsets(name, topic)
-                assert stored is not None
-                return store.reset_offsets(generation, name, topic, stored.committed, stored.topic_id, audit)
+                return store.reset_offsets(generation, name, topic, None, None, audit)
 
     def _told(self, config: SupervisorConfig, audit: AuditRow) -> AuditRow:
         """The row with the names of partitions, where there are several topics."""

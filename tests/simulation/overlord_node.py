@@ -268,10 +268,7 @@ class OverlordNode:
                 world.checks.resetting(moves, audit)
                 return m.OffsetsStored(now_ms, store.reset_offsets(gen, name, topic, moves, topic_id, audit))
             case m.RaiseEpochs(audit):
-                stored = store.offsets(name, topic)
-                assert stored is not None
-                offsets = store.reset_offsets(gen, name, topic, stored.committed, None, audit)
-                return m.OffsetsStored(now_ms, offsets)
+                return m.OffsetsStored(now_ms, store.reset_offsets(gen, name, topic, None, None, audit))
             case m.ScaleTasks(task_count, audit):
                 store.append_audit(gen, audit)
                 return m.TasksScaled(now_ms, task_count)

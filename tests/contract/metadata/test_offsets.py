@@ -283,6 +283,9 @@ def test_a_reset_to_the_stored_offsets_raises_epochs_only(world: World) -> None:
     world.publish(world.ready(at(p0=5, p1=7)))
     moved = world.store.reset_offsets(world.generation, SUPERVISOR, TOPIC, at(p0=5), None, audit("suspend"))
     assert (moved.committed, moved.epochs, moved.starts) == (at(p0=5, p1=7), at(p0=1, p1=0), at(p0=5, p1=0))
+    # What was committed between a look at the offsets and this is not moved back: nobody looks outside.
+    raised = world.store.reset_offsets(world.generation, SUPERVISOR, TOPIC, None, None, audit("rest"))
+    assert (raised.committed, raised.epochs, raised.topic_id) == (at(p0=5, p1=7), at(p0=2, p1=1), moved.topic_id)
 
 
 def test_a_reset_voids_followers_through_partitions_that_were_not_reset(world: World) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ingest.metadata.records import AuditRow, DesiredState, SpecGuard
+from ingest.metadata.records import AuditRow, DesiredState, ResetWish, SpecGuard
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
 from tests.contract.metadata.world import NOON_MS, SPEC, SUPERVISOR, TABLE, TOPIC, World, at, audit, following
@@ -115,6 +116,28 @@ def test_a_spec_is_not_stored_when_reading_began_while_it_was_judged(world: Worl
     assert world.store.history(SUPERVISOR)[0].version == 1
     world.store.seal(world.generation, record.ref, record.start, None)  # empty: nothing is unpublished
     assert post(SpecGuard(idle=True, unread="another")) == 2
+
+
+def test_a_wish_is_stored_with_its_spec_or_not_at_all(world: World) -> None:
+    wish = ResetWish(0, SUPERVISOR, TOPIC, at(p0=5), None, False, NOON_MS)
+
+    def post(guard: SpecGuard, table: str = TABLE, wish: ResetWish = wish) -> int:
+        spec = {"topic": "again"}
+        return world.store.put_supervisor(
+            world.generation, SUPERVISOR, table, spec, DesiredState.RUNNING, NOON_MS, guard, wish
+        ).version
+
+    with pytest.raises(StoreConflict, match="offsets of topic"):
+        post(SpecGuard(unread=TOPIC))
+    with pytest.raises(StoreConflict, match="another"):
+        post(SpecGuard(), "ads")
+    with pytest.raises(StoreConflict, match="no offsets of topic 'never'"):
+        post(SpecGuard(), wish=replace(wish, topic="never"))
+    assert world.store.reset_wishes(SUPERVISOR) == []
+    assert world.store.history(SUPERVISOR)[0].version == 1, "and no spec whose wish cannot be"
+    assert post(SpecGuard(idle=True)) == post(SpecGuard(idle=True)) == 2
+    [stored] = world.store.reset_wishes(SUPERVISOR)
+    assert stored == replace(wish, wish_id=stored.wish_id), "once, however often its answer is lost"
 
 
 def test_an_unknown_supervisor_cannot_be_suspended(world: World) -> None:

@@ -172,10 +172,7 @@ class Lead:
             case m.ResetOffsets(moves, topic_id, audit):
                 return m.OffsetsStored(now_ms, store.reset_offsets(gen, "edits", "edits", moves, topic_id, audit))
             case m.RaiseEpochs(audit):
-                stored = store.offsets("edits", "edits")
-                assert stored is not None
-                raised = store.reset_offsets(gen, "edits", "edits", stored.committed, None, audit)
-                return m.OffsetsStored(now_ms, raised)
+                return m.OffsetsStored(now_ms, store.reset_offsets(gen, "edits", "edits", None, None, audit))
             case m.ScaleTasks(task_count, audit):
                 store.append_audit(gen, audit)
                 return m.TasksScaled(now_ms, task_count)
