@@ -202,9 +202,9 @@ def cast_stored(reference: str, stored: ColumnSpec | None, column: ColumnUse) ->
         return text if target == "VARCHAR[]" else _from_text(f"list_extract({text}, 1)", target)
     if target == "VARCHAR[]":
         text = _scalar(reference, stored.type, "VARCHAR")
-        return reference if stored.multi_value else f"CASE WHEN {reference} IS NULL THEN NULL ELSE [{text}] END"
-    if stored.multi_value:
-        # Only a column whose type was changed from text gets here.
+        return reference if stored.is_list else f"CASE WHEN {reference} IS NULL THEN NULL ELSE [{text}] END"
+    if stored.is_list:
+        # Lists of one and empty ones of a text that is nowhere multi-value, or a column that was a text once.
         return _from_text(f"list_extract({reference}, 1)", target)
     if stored.kind == "time":
         return reference if target.startswith("TIMESTAMP") else f"CAST(epoch_ms({reference}) AS {target})"
@@ -213,7 +213,7 @@ def cast_stored(reference: str, stored: ColumnSpec | None, column: ColumnUse) ->
 
 def _array_of(reference: str, stored: ColumnSpec, element: str) -> str:
     """The array of a stored array, or of a single value."""
-    if stored.type.element is None and not stored.multi_value:
+    if stored.type.element is None and not stored.is_list:
         return f"CASE WHEN {reference} IS NULL THEN NULL ELSE [{_scalar(reference, stored.type, element)}] END"
     inner = stored.type.element or ColumnType.STRING
     cast = _scalar("e", inner, element)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,3 +31,9 @@ def lists_of(offsets: npt.NDArray[Any], flat: ArrowArray, mask: ArrowArray | Non
 def list_lengths(lists: ArrowArray) -> ArrowArray:
     """The number of values of each list, null where the list is."""
     return pc.list_value_length(lists)
+
+
+def without_empty(lists: ArrowArray) -> ArrowArray:
+    """The lists with null for each that has no members."""
+    empty: ArrowArray = np.asarray(pc.fill_null(list_lengths(lists), 1)) == 0
+    return pc.if_else(array_of(empty), pa.scalar(None, lists.type), lists)

@@ -22,6 +22,7 @@ _ARRAY_ITEM = "element"
 _TYPE_KEY = b"siltstone.type"
 _VALUES_KEY = b"siltstone.values"
 _UNTYPED = "UNTYPED"
+_EMPTY_LISTS = "EMPTY LISTS"
 
 
 def arrow_type(column: ColumnSpec) -> pa.DataType:
@@ -32,7 +33,7 @@ def arrow_type(column: ColumnSpec) -> pa.DataType:
         return pa.string() if column.is_json else pa.binary()
     if column.type.element is not None:
         return pa.list_(pa.field(_ARRAY_ITEM, _PLAIN[column.type.element]))
-    return pa.list_(pa.string()) if column.multi_value else _PLAIN[column.type]
+    return pa.list_(pa.string()) if column.is_list else _PLAIN[column.type]
 
 
 def is_array(arrow: pa.DataType) -> bool:
@@ -58,6 +59,8 @@ def tagged(rows: pa.Table, schema: SegmentSchema) -> pa.Table:
 def _tagged(field: "pa.Field[Any]", column: ColumnSpec) -> "pa.Field[Any]":
     if column.untyped:
         return field.with_metadata({_TYPE_KEY: _UNTYPED})
+    if column.empty_lists:
+        return field.with_metadata({_TYPE_KEY: _EMPTY_LISTS})
     if column.type is ColumnType.COMPLEX or column.type.element is not None:
         told: dict[bytes | str, bytes | str] = {_TYPE_KEY: column.type_signature}
         if column.values:
@@ -78,6 +81,8 @@ def column_of_field(field: "pa.Field[Any]") -> ColumnSpec:
     signature = tag.decode()
     if signature == _UNTYPED:
         return ColumnSpec(field.name, ColumnType.LONG, untyped=True)
+    if signature == _EMPTY_LISTS:
+        return ColumnSpec(field.name, ColumnType.STRING, empty_lists=True)
     if signature.startswith("COMPLEX<"):
         values = (field.metadata or {}).get(_VALUES_KEY, b"").decode()
         return ColumnSpec(field.name, ColumnType.COMPLEX, complex_type=signature[8:-1], values=values)

@@ -219,7 +219,7 @@ def _loosely(text: str) -> str:
 
 
 def several_texts(values: list[Any], *, ordered: bool = True, distinct: bool = False) -> str | list[str | None] | None:
-    """A string column's value for a JSON list: nothing for an empty list, one text for a single value, else all.
+    """A string column's value for a JSON list: one text for a single value, else all; an empty list is not null.
 
     ``ordered`` sorts with nulls first; ``distinct`` drops repetitions after sorting.
 
@@ -231,8 +231,6 @@ def several_texts(values: list[Any], *, ordered: bool = True, distinct: bool = F
         texts.sort(key=lambda text: (text is not None, text or ""))
         if distinct:
             texts = [text for at, text in enumerate(texts) if at == 0 or text != texts[at - 1]]
-    if not texts:
-        return None
     return texts[0] if len(texts) == 1 else texts
 
 

@@ -33,7 +33,7 @@ def is_column_name(name: str) -> bool:
 class ColumnType(StrEnum):
     """Druid's stored types. COMPLEX (sketches, JSON) is stored as bytes or text by its own column code.
 
-    An array may be empty, which is not null; a multi-value STRING may not.
+    An array may be empty, which is not null; so may a multi-value STRING, where only few questions tell it from null.
     """
 
     STRING = "STRING"
@@ -70,6 +70,8 @@ _VALUES = (_TYPES - {ColumnType.COMPLEX.value}) | {NO_VALUES}
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
     """One column. ``multi_value`` (strings only): stored as a list, because some row has several values.
+    ``empty_lists`` (strings only): no row has several, but some row has an empty list, so that it is stored as a list
+    too; it is told and read as a plain text, unless another segment has rows of several values.
 
     ``complex_type`` names what a COMPLEX column holds, as in Druid's ``COMPLEX<json>``. ``untyped``: null in every
     row, and of a type that values would tell; it is stored as LONG and gives way to any type. ``aggregator`` says how
@@ -87,6 +89,7 @@ class ColumnSpec:
     untyped: bool = False
     aggregator: str = ""
     values: str = ""
+    empty_lists: bool = False
 
     def __post_init__(self) -> None:
         # What a spill keeps for its merge is described too; a segment's own columns cannot be called so.
@@ -94,12 +97,19 @@ class ColumnSpec:
             raise InvalidSchema(f"no column can be called {self.name!r}")
         if self.multi_value and self.type is not ColumnType.STRING:
             raise InvalidSchema(f"column {self.name!r}: only a STRING column can be multi-value, not {self.type}")
+        if self.empty_lists and (self.multi_value or self.type is not ColumnType.STRING):
+            raise InvalidSchema(f"column {self.name!r}: only a STRING column of single values has empty lists")
         if (self.kind == "time") != (self.name == TIME_COLUMN):
             raise InvalidSchema(f"column {self.name!r}: the time column, and only it, is called {TIME_COLUMN}")
         if (self.type is ColumnType.COMPLEX) != bool(self.complex_type):
             raise InvalidSchema(f"column {self.name!r}: a COMPLEX column, and only such, names its complex type")
         if self.values and (not self.is_json or self.values not in _VALUES):
             raise InvalidSchema(f"column {self.name!r}: no nested data has values of type {self.values!r}")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether a text column is stored as lists of texts."""
+        return self.multi_value or self.empty_lists
 
     @property
     def type_signature(self) -> str:
@@ -135,6 +145,8 @@ class ColumnSpec:
         value: dict[str, object] = {"name": self.name, "type": self.type.value, "kind": self.kind}
         if self.multi_value:
             value["multiValue"] = True
+        if self.empty_lists:
+            value["emptyLists"] = True
         if self.complex_type:
             value["complexType"] = self.complex_type
         if self.untyped:
@@ -159,6 +171,7 @@ class ColumnSpec:
             name=str(value.get("name", "")),
             type=ColumnType(str(value["type"])),
             multi_value=value.get("multiValue") is True,
+            empty_lists=value.get("emptyLists") is True,
             kind=kind,
             complex_type=str(value.get("complexType", "")),
             untyped=value.get("untyped") is True,
@@ -183,13 +196,16 @@ def wider(one: ColumnSpec, other: ColumnSpec) -> ColumnSpec:
         return replace(known, name=one.name, kind=one.kind)
     if one.is_json or other.is_json:
         values = _values_of(one, other)
-        return replace(one, type=ColumnType.COMPLEX, complex_type=JSON, multi_value=False, values=values)
+        plain = replace(one, multi_value=False, empty_lists=False)
+        return replace(plain, type=ColumnType.COMPLEX, complex_type=JSON, values=values)
     inner = [column.type.element or column.type for column in (one, other)]
     widest = max(inner, key=_WIDTHS.__getitem__)
     if one.type.element or other.type.element:
-        return replace(one, type=array_type(widest), multi_value=False)
-    several = (one.multi_value or other.multi_value) and widest is ColumnType.STRING
-    return replace(one, type=widest, multi_value=several)
+        return replace(one, type=array_type(widest), multi_value=False, empty_lists=False)
+    is_text = widest is ColumnType.STRING
+    several = (one.multi_value or other.multi_value) and is_text
+    empty = (one.empty_lists or other.empty_lists) and is_text and not several
+    return replace(one, type=widest, multi_value=several, empty_lists=empty)
 
 
 def _values_of(one: ColumnSpec, other: ColumnSpec) -> str:
@@ -280,10 +296,13 @@ class SegmentSchema:
     def _by_name(self) -> dict[str, ColumnSpec]:
         return {column.name: column for column in self.columns}
 
-    def with_multi_value(self, names: Iterable[str]) -> "SegmentSchema":
-        """The same schema in which exactly the named columns are multi-value."""
+    def with_multi_value(self, names: Iterable[str], empty: Iterable[str] = ()) -> "SegmentSchema":
+        """The same schema in which exactly the named columns are multi-value, and of the others those in ``empty``
+        have empty lists."""
         lists = frozenset(names)
-        return replace(self, columns=tuple(replace(c, multi_value=c.name in lists) for c in self.columns))
+        bare = frozenset(empty) - lists
+        columns = (replace(c, multi_value=c.name in lists, empty_lists=c.name in bare) for c in self.columns)
+        return replace(self, columns=tuple(columns))
 
     def to_arrow(self) -> "pa.Schema":
         """Arrow types as they stand in segment files; see ``segments.arrow_schema``."""

@@ -47,9 +47,9 @@ def conformed(rows: pa.Table, target: SegmentSchema) -> pa.Table:
         if wanted is None or wanted.kind == "time" or wanted.is_sketch:
             continue
         stored = column_of_field(field)
-        if stored.type_signature == wanted.type_signature and stored.multi_value == wanted.multi_value:
+        if stored.type_signature == wanted.type_signature and stored.is_list == wanted.is_list:
             continue
-        if stored.multi_value and wanted.type is ColumnType.STRING:
+        if stored.is_list and wanted.type is ColumnType.STRING:
             # A merge takes lists of one for what they are.
             continue
         rows = rows.set_column(at, field.name, _converted(rows.column(at).combine_chunks(), stored, wanted))
@@ -66,9 +66,9 @@ def _converted(column: ArrowArray, stored: ColumnSpec, wanted: ColumnSpec) -> Ar
         return build(listed, wanted)
     if pa.types.is_floating(column.type) and wanted.type is ColumnType.STRING:
         column = pa.array([None if value is None else java_double(value) for value in column.to_pylist()], pa.string())
-    elif not stored.multi_value:
-        column = column.cast(arrow_type(replace(wanted, multi_value=False)), safe=False)
-    return as_lists(column) if wanted.multi_value else column
+    elif not stored.is_list:
+        column = column.cast(arrow_type(replace(wanted, multi_value=False, empty_lists=False)), safe=False)
+    return as_lists(column) if wanted.is_list else column
 
 
 def without_dictionaries(rows: pa.Table) -> pa.Table:

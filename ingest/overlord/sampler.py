@@ -210,7 +210,10 @@ def _rows_by_message(batch: DecodedBatch) -> dict[int, list[int]]:
 def _key(rows: pa.RecordBatch, row: int, schema: SegmentSchema) -> tuple[str, ...]:
     """What rows that roll up into one have in common."""
     names = [name for name in (TIME_COLUMN, *schema.dimensions) if name in rows.schema.names]
-    return tuple(repr(rows.column(name)[row].as_py()) for name in dict.fromkeys(names))
+    values = {name: rows.column(name)[row].as_py() for name in names}
+    texts = {column.name for column in schema.columns if column.is_list}
+    # A text without members is equal to a missing one; an array is not.
+    return tuple(repr(None if name in texts and not value else value) for name, value in values.items())
 
 
 def _shown(column: ColumnSpec, value: Any) -> Any:
@@ -221,6 +224,6 @@ def _shown(column: ColumnSpec, value: Any) -> Any:
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if column.is_json and isinstance(value, str):
         return orjson.loads(value)
-    if column.multi_value and isinstance(value, list) and len(value) < 2:
+    if column.is_list and isinstance(value, list) and len(value) < 2:
         return value[0] if value else None
     return value

@@ -15,7 +15,7 @@ from query.native.plan import Setting, distinct_names
 from query.native.post_aggregators import Names, post_aggregate
 from query.native.rows import Rows
 from query.native.sources import rows_of
-from query.sql.multi_value import spread
+from query.sql.multi_value import members, spread
 from query.sql.scope import Output
 from query.sql.sketches import sketch_type
 from query.sql.term import Term
@@ -56,13 +56,17 @@ def reading(setting: Setting, intervals_required: bool = True) -> Reading:
 
 @dataclass(slots=True)
 class Groups:
-    """A grouping under way. Columns are internal: t the bucket, d0.. dimensions, a0.. aggregates, p0.. the others."""
+    """A grouping under way. Columns are internal: t the bucket, d0.. dimensions, a0.. aggregates, p0.. the others.
+
+    ``members_only``: a row whose list has no members is in no group, where it is in that of null otherwise.
+    """
 
     reading: Reading
     granularity: Granularity
     dimensions: Sequence[Dimension] = ()
     aggregates: list[Aggregate] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
+    members_only: bool = False
 
     @classmethod
     def of(cls, setting: Setting, granularity: Granularity, read: Reading, dimensions: Sequence[Dimension]) -> Groups:
@@ -101,7 +105,8 @@ class Groups:
             value = dimension.term.sql
             if dimension.term.type.multi:
                 value = f"u{at}.m"
-                source += f" CROSS JOIN LATERAL (SELECT {spread(dimension.term)} AS m) AS u{at}"
+                rows = (members if self.members_only else spread)(dimension.term)
+                source += f" CROSS JOIN LATERAL (SELECT {rows} AS m) AS u{at}"
             items.append(f"{value} AS d{at}")
             keys.append(f"d{at}")
         items += [f"{self._aggregate(one, kept)} AS a{at}" for at, one in enumerate(self.aggregates)]

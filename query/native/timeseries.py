@@ -164,6 +164,7 @@ def top_n(setting: Setting) -> Draft:
         raise InvalidQuery("dimension: one is needed")
     dimension = dimension_of(read.rows, query.get("dimension"), "dimension")
     groups = Groups.of(setting, granularity, read, (dimension,))
+    groups.members_only = True
     sql = groups.with_posts(setting, groups.select())
     metric = query.get("metric")
     if isinstance(metric, str):

@@ -18,6 +18,11 @@ def spread(term: Term) -> str:
     return f"unnest(CASE WHEN len({term.sql}) > 0 THEN {term.sql} ELSE [NULL] END)"
 
 
+def members(term: Term) -> str:
+    """One row per member; NULL keeps one row, of NULL, and a list without members none."""
+    return f"unnest(coalesce({term.sql}, [NULL]))"
+
+
 def is_missing(term: Term) -> str:
     """True for NULL and for a list without members, which Druid does not tell apart."""
     return f"(coalesce(len({term.sql}), 0) = 0)"

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from segments.arrow_arrays import ArrowArray
+from segments.arrow_arrays import ArrowArray, without_empty
+from segments.arrow_schema import is_array
 from segments.coercion import BadValue, double_of, java_double
 from segments.filter.model import (
     And,
@@ -85,7 +86,12 @@ class _Evaluation:
 
     def _column(self, name: str) -> ArrowArray:
         found = self._columns.get(name)
-        return pa.nulls(self._rows, _TEXT) if found is None else found
+        if found is None:
+            return pa.nulls(self._rows, _TEXT)
+        if pa.types.is_list(found.type) and not is_array(found.type):
+            # As in Druid a text without members is null to every filter.
+            return without_empty(found)
+        return found
 
     def _any_of(self, item: OneOf | Between | Matches | InIntervals, column: ArrowArray) -> ArrowArray:
         """True where any value of the row matches; unknown where the row is null."""

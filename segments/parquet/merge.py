@@ -4,7 +4,7 @@ All work per row is in numpy and Arrow, which let other threads run meanwhile. M
 size, whatever the number of rows: spills are mapped, and their pages are let go after every slice.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from segments.arrow_arrays import ArrowArray
-from segments.parquet.columns import BoolArray, Column, Indices, Numbers
+from segments.parquet.columns import BoolArray, Column, Indices, Lists, Numbers
 from segments.parquet.footer import SegmentFileMeta
 from segments.parquet.regroup import merge_groups, unmerged_starts
 from segments.parquet.slices import slices_of
 from segments.parquet.sort_keys import segment_order
-from segments.parquet.spill import Run, hardly_repeat, has_several_values, open_runs
+from segments.parquet.spill import Run, hardly_repeat, has_empty_list, has_several_values, open_runs
 from segments.parquet.window import Window, gather, gather_numbers, release_pages
 from segments.parquet.writer import ROW_GROUP_ROWS, SegmentFileWriter, WriteResult
 from segments.rollup import MergeFunction, RollupAggregation
@@ -42,9 +42,10 @@ def merge_spills(
     ``sources`` are in order of arrival and hold at least one row inside the segment's interval; rows outside
     of it belong to other segments and are left out. ``schema`` has every column; multi-value
     marks are ignored and found anew: the result's schema marks exactly the columns of which a row has several
-    values. With ``aggregations`` (one per metric, or None: no rollup) rows equal in time and all dimensions
-    become one, except where a long sum would leave 64 bits: such rows stay as they are. Rows that cannot be
-    merged any more keep their order of arrival.
+    values, and of the others those with an empty list. With ``aggregations`` (one per metric, or None: no rollup) rows
+    equal in time and all dimensions become one, except where a long sum would leave 64 bits: such rows stay as they
+    are. A missing text and a list without members are equal, and null together. Rows that cannot be merged any more
+    keep their order of arrival.
 
     The file is whole, synced and under its name when this returns.
 
@@ -57,7 +58,8 @@ def merge_spills(
     if aggregations is not None:
         merged = {aggregation.column for aggregation in aggregations}
         assert merged == set(schema.metrics), f"every metric rolls up, and nothing else: {merged ^ set(schema.metrics)}"
-    actual = schema.with_multi_value(_multi_value_columns(runs, schema))
+    several = set(_columns_where(has_several_values, runs, schema))
+    actual = schema.with_multi_value(several, _columns_where(has_empty_list, runs, schema))
     hazards = _may_hold_nan(runs, actual, aggregations)
     repeating, unique = _encodings(runs, actual)
     with SegmentFileWriter(out, actual, meta, hazards, encoded=repeating, unique=unique) as writer:
@@ -118,7 +120,7 @@ def _rolled_up(
     for name, column in columns.items():
         aggregation = functions.get(name)
         if aggregation is None:
-            merged[name] = column.take(starts)
+            merged[name] = column.one_per_group(first) if isinstance(column, Lists) else column.take(starts)
             continue
         times = None
         if aggregation.time_column is not None:
@@ -127,12 +129,12 @@ def _rolled_up(
     return merged
 
 
-def _multi_value_columns(runs: Sequence[Run], schema: SegmentSchema) -> Iterator[str]:
+def _columns_where(holds: Callable[[ArrowArray], bool], runs: Sequence[Run], schema: SegmentSchema) -> Iterator[str]:
     for column in schema.columns:
         if column.type is not ColumnType.STRING:
             continue
         found = (run.column(column.name) for run in runs)
-        if any(has_several_values(array) for array in found if array is not None):
+        if any(holds(array) for array in found if array is not None):
             yield column.name
 
 
@@ -141,7 +143,7 @@ def _encodings(runs: Sequence[Run], schema: SegmentSchema) -> tuple[list[str], l
     repeating: list[str] = []
     unique: list[str] = []
     for column in schema.columns:
-        if column.kind != "dimension" or column.multi_value or column.type is ColumnType.COMPLEX:
+        if column.kind != "dimension" or column.is_list or column.type is ColumnType.COMPLEX:
             continue
         arrays = [array for run in runs if (array := run.column(column.name)) is not None]
         encoded = [pa.types.is_dictionary(array.type) for array in arrays]

@@ -197,3 +197,8 @@ def has_several_values(column: ArrowArray) -> bool:
         return False
     longest = pc.max(list_lengths(column)).as_py()
     return longest is not None and longest > 1
+
+
+def has_empty_list(column: ArrowArray) -> bool:
+    """True if some row of a list column holds a list without members."""
+    return pa.types.is_list(column.type) and pc.min(list_lengths(column)).as_py() == 0

@@ -170,12 +170,13 @@ def _gather_lists(windows: Sequence[Window], name: str) -> Lists:
     all_lengths = np.concatenate(lengths)
     offsets = np.concatenate([[0], np.cumsum(all_lengths)]).astype(np.int32)
     flat = pa.concat_arrays(values)
-    # No value, or a single missing one, is stored as null, as it is where the column has no lists.
+    # A single missing value is stored as null, as it is where the column has no lists; a list without members is not.
     missing = np.append(np.asarray(flat.is_null()), True)[offsets[:-1]]
-    valid = np.concatenate(valids) & ((all_lengths > 1) | ~missing) & (all_lengths > 0)
+    valid = np.concatenate(valids) & ((all_lengths != 1) | ~missing)
     mask = None if valid.all() else array_of(~valid)
     lists = lists_of(offsets, flat, mask)
-    return Lists(lists, lambda: _list_ranks(offsets, flat, valid))
+    # Rows that differ only in having no list or an empty one lie together, and roll up into one.
+    return Lists(lists, lambda: _list_ranks(offsets, flat, valid & (all_lengths > 0)))
 
 
 def _gather_arrays(windows: Sequence[Window], name: str, arrow_type: pa.DataType) -> Lists:

@@ -199,5 +199,5 @@ class SegmentFileWriter:
 def _leaf(schema: SegmentSchema, name: str) -> str:
     """How Parquet calls the column that holds the values; a list's lie two levels down."""
     column = schema.column(name)
-    is_list = column is not None and (column.multi_value or column.type.element is not None)
+    is_list = column is not None and (column.is_list or column.type.element is not None)
     return f"{name}.list.element" if is_list else name

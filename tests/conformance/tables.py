@@ -71,8 +71,9 @@ def catalogue() -> MemoryCatalogue:
 
 def _cell(value: Any, kind: SqlType) -> Any:
     if kind.multi:
-        members = value if isinstance(value, list) else [value]
-        return sorted(members) if value else None
+        if value is None:
+            return None
+        return sorted(value) if isinstance(value, list) else [value]
     return (
         json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         if kind.name == "OTHER" and value is not None and not isinstance(value, bytes)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.appenderator.decoding.batch import Ints
-from ingest.appenderator.decoding.columns import ColumnReader, as_strings_where_single, cut_at_bytes
+from ingest.appenderator.decoding.columns import ColumnReader, as_strings_where_single, cut_at_bytes, first_texts
 from ingest.appenderator.decoding.plan import Kind, Plan, PlannedMetric
 from ingest.spec.model import DataSchema, Metric
 from segments.arrow_arrays import ArrowArray, array_of
@@ -98,8 +98,8 @@ class _Inputs:
             numbers = [self._columns[at] for at in planned.numbers]
             values = row_sketches(metric.sketch, values, numbers)
         if pa.types.is_list(values.type):
-            # A text aggregator takes a row's first text; there are no empty lists.
-            values = pc.list_element(values, 0)
+            # A text aggregator takes a row's first text.
+            values = first_texts(values)
         if metric.type_prefix == "string":
             values = cut_at_bytes(values, metric.max_bytes)
         return values if passing is None else pc.if_else(array_of(passing), values, pa.scalar(None, values.type))

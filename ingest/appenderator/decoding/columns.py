@@ -16,7 +16,7 @@ from ingest.appenderator.decoding.non_finite import keeping
 from ingest.appenderator.decoding.plan import Field, Kind
 from ingest.appenderator.decoding.sketches import SketchInput
 from ingest.spec.model import MultiValueHandling
-from segments.arrow_arrays import ArrowArray, array_of
+from segments.arrow_arrays import ArrowArray, array_of, without_empty
 from segments.arrow_schema import arrow_type
 from segments.coercion import (
     BadValue,
@@ -32,6 +32,7 @@ from segments.coercion import (
     text_of,
 )
 from segments.expression.columns import Computed
+from segments.parquet.spill import has_empty_list, has_several_values
 from segments.schema import JSON, ColumnSpec, ColumnType
 
 STRINGS: Final = pa.list_(pa.string())
@@ -178,7 +179,7 @@ class ColumnReader:
         elif self.field.multi_value is MultiValueHandling.SORTED_SET:
             order = _sorted_set
         try:
-            lists = [[v] if type(v) is not list else order(v) if len(v) > 1 else v or None for v in values]
+            lists = [[v] if type(v) is not list else order(v) if len(v) > 1 else v for v in values]
             lists = [None if v is None else one for v, one in zip(values, lists, strict=True)]
             if [None] in lists:
                 return None
@@ -227,7 +228,10 @@ class ColumnReader:
             return ColumnSpec(name, ColumnType.COMPLEX, complex_type=JSON, values=self._values.widen(array))
         if kind in _ARRAYS:
             return ColumnSpec(name, _ARRAYS[kind])
-        return ColumnSpec(name, _STORED[kind], multi_value=pa.types.is_list(array.type))
+        several = has_several_values(array)
+        return ColumnSpec(
+            name, _STORED[kind], multi_value=several, empty_lists=pa.types.is_list(array.type) and not several
+        )
 
 
 _STORED: Final = {
@@ -265,10 +269,17 @@ def joined(one: ArrowArray, other: ArrowArray) -> ArrowArray:
 
 
 def as_strings_where_single(array: ArrowArray) -> ArrowArray:
-    """A list column as plain strings if no row has several values."""
-    if not pa.types.is_list(array.type) or (pc.max(pc.list_value_length(array)).as_py() or 0) > 1:
+    """A list column as plain strings if every row has one value or none; an empty list is neither."""
+    if not pa.types.is_list(array.type) or has_several_values(array) or has_empty_list(array):
         return array
     return pc.list_element(array, 0)
+
+
+def first_texts(lists: ArrowArray) -> ArrowArray:
+    """The first text of each list, null where there is none."""
+    if has_empty_list(lists):
+        lists = without_empty(lists)
+    return pc.list_element(lists, 0)
 
 
 def cut_at_bytes(texts: ArrowArray, most: int) -> ArrowArray:

@@ -213,13 +213,25 @@ def merged(rows: Sequence[Row], tmp_path: Path, rollup: bool = False) -> tuple[P
 
 
 def test_a_string_column_is_a_list_exactly_when_a_row_has_several_values(tmp_path: Path) -> None:
-    single, schema = merged([{"tags": ["x"]}, {"tags": None}, {"tags": []}], tmp_path)
+    single, schema = merged([{"tags": ["x"]}, {"tags": None}, {"tags": [None]}], tmp_path)
     assert schema.multi_value_columns == frozenset()
     assert sorted(str(row["tags"]) for row in contents(single)) == ["None", "None", "x"]
-    several, schema = merged([{"tags": ["x"]}, {"tags": None}, {"tags": ["b", "a"]}], tmp_path)
+    several, schema = merged([{"tags": ["x"]}, {"tags": None}, {"tags": ["b", "a"]}, {"tags": []}], tmp_path)
     assert schema.multi_value_columns == {"tags"}
-    assert [row["tags"] for row in contents(several)] == [None, ["b", "a"], ["x"]]
+    assert [row["tags"] for row in contents(several)] == [None, [], ["b", "a"], ["x"]]
     assert pq.read_schema(several).field("tags").type == pa.list_(pa.string())
+
+
+def test_a_list_without_members_is_not_null_but_rolls_up_with_it(tmp_path: Path) -> None:
+    rows: list[Row] = [{"tags": ["x"]}, {"tags": None}, {"tags": []}]
+    out, schema = merged(rows, tmp_path)
+    column = schema.column("tags")
+    assert column is not None and column.empty_lists and schema.multi_value_columns == frozenset()
+    assert ColumnSpec.from_json(column.to_json()) == column
+    assert [row["tags"] for row in contents(out)] == [None, [], ["x"]]
+    for tags, kept in (([], []), (None, None), ([None], None)):
+        out, _ = merged([*rows[:1], {"tags": []}, {"tags": tags}, {"tags": []}], tmp_path, rollup=True)
+        assert [row["tags"] for row in contents(out)] == [kept, ["x"]], tags
 
 
 def test_stored_columns_are_plain_and_encoded_as_documented(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from ingest.appenderator.decoding import DecodedBatch, Fate, RowDecoder
 from ingest.protocol import PartitionCounts
 from ingest.spec.model import DataSchema
 from ingest.stream.supplier import Poll
-from segments.schema import ColumnType
+from segments.arrow_schema import column_of_field
+from segments.schema import ColumnSpec, ColumnType
 from tests.unit.ingest.appenderator.rows import OPENED_MS, poll_of, spec_of
 
 TIME = "2023-11-14T22:13:20Z"
@@ -126,11 +127,14 @@ def test_a_missing_time_may_have_a_stand_in_but_a_bad_one_may_not() -> None:
 
 
 def test_a_string_column_is_a_list_only_where_a_row_has_several_values() -> None:
-    single = decode([{"t": TIME, "s": ["x"]}, {"t": TIME, "s": []}])
+    single = decode([{"t": TIME, "s": ["x"]}, {"t": TIME, "s": [None]}])
     assert single.rows.schema.field("s").type == pa.string() and rows_of(single, "s") == ["x", None]
     several = decode([{"t": TIME, "s": "y"}, {"t": TIME, "s": ["b", None, "a"]}, {"t": TIME}])
     assert rows_of(several, "s") == [["y"], [None, "a", "b"], None]
     assert several.schema.multi_value_columns == {"s"}
+    empty = decode([{"t": TIME, "s": ["x"]}, {"t": TIME, "s": []}, {"t": TIME}])
+    assert rows_of(empty, "s") == [["x"], [], None] and empty.schema.multi_value_columns == frozenset()
+    assert column_of_field(empty.rows.schema.field("s")) == ColumnSpec("s", ColumnType.STRING, empty_lists=True)
 
 
 def test_undeclared_simple_fields_are_discovered_as_strings() -> None:

@@ -76,7 +76,8 @@ def _is_auto(spec: Any, name: str) -> bool:
 def _same(found: Any, wanted: Any, auto: bool) -> bool:
     """Druid's sampler shows an auto column's values as they came; here the column has one type already."""
     if isinstance(found, list) and not isinstance(wanted, list):
-        found = found[0] if len(found) == 1 else found
+        # A text of one member is shown as that, and one without members as null.
+        found = found[0] if len(found) == 1 else found or None
     if wanted == "NaN" and isinstance(found, float):
         return math.isnan(found)
     if isinstance(found, int | float) and isinstance(wanted, float):
