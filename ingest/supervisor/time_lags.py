@@ -57,6 +57,8 @@ class TimeLags:
         for back in BACK:
             missing = [p for p in oldest if p not in newest]
             newest |= self._times({p: max(ends[p] - back, behind[p]) for p in missing}, deadline_ms)
+        if self._clock.monotonic_ms() >= deadline_ms:  # who was not asked to the end is not told as without lag
+            oldest = {p: time_ms for p, time_ms in oldest.items() if p in newest}
         return {p: max(newest.get(p, time_ms) - time_ms, 0) for p, time_ms in oldest.items()}
 
     def _times(self, offsets: dict[int, int], deadline_ms: int) -> dict[int, int]:
