@@ -14,9 +14,11 @@ import typer
 
 import siltstone
 from server import cli_output as out
-from server.cli_options import DEFAULT_URL, Config, Json, Url
-from server.cli_plan import supervisor_plan
+from server import cli_told as told
+from server.cli_lookups import lookups
+from server.cli_options import DEFAULT_URL, Config, Json, Url, Yes
 from server.cli_quarantine import quarantine
+from server.cli_supervisor import supervisor
 
 app = typer.Typer(
     name="siltstone",
@@ -26,14 +28,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Kafka topics as exact tables.",
 )
-supervisor = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Declare, watch and steer supervisors.")
 task = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at indexing tasks.")
 segments = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at published segments.")
 worker = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Steer middle managers.")
 app.add_typer(supervisor, name="supervisor")
+SegmentIds = Annotated[list[str] | None, typer.Argument(metavar="[SEGMENT...]", help="Ids, as `list` shows them.")]
+InInterval = Annotated[str | None, typer.Option("--interval", help="All whose time chunks lie within START/END.")]
 app.add_typer(task, name="task")
 app.add_typer(segments, name="segments")
 app.add_typer(worker, name="worker")
+app.add_typer(lookups, name="lookups")
 app.add_typer(quarantine, name="quarantine")
 
 
@@ -89,7 +93,7 @@ def migrate(config: Config = None) -> None:
 @app.command("accept-database")
 def accept_database(
     config: Config = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Let this machine use an older copy of a metadata database that is lost: on each machine, the service stopped."""
     with out.failures():
@@ -182,96 +186,6 @@ def quickstart(
         raise typer.Exit(run(chosen))
 
 
-@supervisor.command("submit")
-def supervisor_submit(
-    file: Annotated[Path, typer.Argument(help="A Druid Kafka supervisor spec (JSON); - reads standard input.")],
-    url: Url = DEFAULT_URL,
-    as_json: Json = False,
-) -> None:
-    """Create a supervisor, or change it at its next checkpoint."""
-    with out.failures():
-        answer = siltstone.Client(url).submit(out.read_json(file))
-        out.warnings(answer)
-        out.record(answer, as_json, "submitted {id}")
-
-
-@supervisor.command("validate")
-def supervisor_validate(
-    file: Annotated[Path, typer.Argument(help="A Druid Kafka supervisor spec (JSON); - reads standard input.")],
-    as_json: Json = False,
-) -> None:
-    """Judge a spec without a service: every fault and warning. Exits 0 accepted, 1 refused, 2 not read."""
-    from server.validating import Unreadable, read_document, read_file, validate
-
-    try:
-        raw = sys.stdin.buffer.read() if str(file) == "-" else read_file(file)
-        report = validate(read_document(str(file), raw))
-    except Unreadable as error:
-        raise typer.Exit(out.wrong_use(str(error))) from None
-    raise typer.Exit(out.validation(str(file), report, as_json))
-
-
-supervisor.command("plan")(supervisor_plan)
-
-
-@supervisor.command("list")
-def supervisor_list(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """All supervisors with state and health."""
-    with out.failures():
-        rows = siltstone.Client(url).supervisors()
-        out.rows(
-            rows if as_json else out.columns(rows, "id", "state", "detailedState", "healthy", "suspended"), as_json
-        )
-
-
-@supervisor.command("status")
-def supervisor_status(name: str, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """What a supervisor does, how far it is behind, and what went wrong lately."""
-    with out.failures():
-        out.supervisor_status(siltstone.Client(url).supervisor_status(name), as_json)
-
-
-def _action(name: str, action: str, url: str, as_json: bool, done: str) -> None:
-    with out.failures():
-        out.record(siltstone.Client(url).supervisor_action(name, action), as_json, done)
-
-
-@supervisor.command("suspend")
-def supervisor_suspend(name: str, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """Publish what was read and stop reading."""
-    _action(name, "suspend", url, as_json, f"suspended {name}")
-
-
-@supervisor.command("resume")
-def supervisor_resume(name: str, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """Go on reading where a suspended supervisor stopped."""
-    _action(name, "resume", url, as_json, f"resumed {name}")
-
-
-@supervisor.command("terminate")
-def supervisor_terminate(name: str, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """Publish what was read and end the supervisor; its table stays."""
-    _action(name, "terminate", url, as_json, f"terminated {name}")
-
-
-@supervisor.command("reset")
-def supervisor_reset(
-    name: str,
-    url: Url = DEFAULT_URL,
-    as_json: Json = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    discard: Annotated[
-        bool, typer.Option("--discard", help="Give up what was read and is not published, at once.")
-    ] = False,
-) -> None:
-    """Forget the stored offsets: reading starts again by the spec's policy, so rows may be read twice or skipped."""
-    if not yes:
-        with out.failures():
-            out.confirm(f"Reset the offsets of {name}? Rows may then be read twice or never", "nothing was reset")
-    with out.failures():
-        out.record(siltstone.Client(url).reset_supervisor(name, discard=discard), as_json, f"reset {name}")
-
-
 @task.command("list")
 def task_list(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     """Tasks, newest first."""
@@ -291,6 +205,33 @@ def task_log(
     """Print a task's log."""
     with out.failures():
         typer.echo(siltstone.Client(url).task_log(name, -tail if tail else 0), nl=False)
+
+
+@task.command("status")
+def task_status(name: str, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """What became of a task."""
+    with out.failures():
+        found = siltstone.Client(url).task_status(name)
+        out.record(found, as_json, "{id}: {status}, since {createdTime}")
+        if found.get("errorMsg") and not as_json:
+            typer.echo(found["errorMsg"])
+
+
+@task.command("shutdown")
+def task_shutdown(name: str, url: Url = DEFAULT_URL, as_json: Json = False, yes: Yes = False) -> None:
+    """End a task's process; its group gets another, which reads again what only this one held."""
+    with out.failures():
+        if not yes:
+            out.confirm(f"End {name}? Its group gets another", "nothing was ended")
+        out.record(siltstone.Client(url).shut_down_task(name), as_json, f"ended {name}")
+
+
+@worker.command("list")
+def worker_list(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """Middle managers as last heard: address, capacity, tasks, whether they take new ones."""
+    with out.failures():
+        found = siltstone.Client(url).workers()
+        out.rows(found if as_json else [told.worker(each) for each in found], as_json)
 
 
 @worker.command("drain")
@@ -331,6 +272,60 @@ def segments_list(
         if table is not None and not rows and table not in client.datasources():
             raise out.Failure(f"no table is named {table!r}")
         out.rows(rows if as_json else out.columns(rows, "identifier", "num_rows", "size"), as_json)
+
+
+def _mark(used: bool, table: str, ids: list[str], interval: str | None, url: str, as_json: bool) -> None:
+    if bool(ids) == (interval is not None):
+        raise out.WrongUse("name segments, or give --interval; one of them")
+    changed = siltstone.Client(url).mark_segments(table, used, ids or None, interval)
+    out.record(changed, as_json, f"{{numChangedSegments}} segments of {table} are {'used' if used else 'unused'} now")
+
+
+@segments.command("mark-unused")
+def segments_mark_unused(
+    table: str,
+    ids: SegmentIds = None,
+    interval: InInterval = None,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+    yes: Yes = False,
+) -> None:
+    """Hide segments from queries, by id or by time; their files stay, and mark-used takes it back."""
+    with out.failures():
+        if not yes:
+            which = f"those within {interval}" if interval else f"{len(ids or [])} of them"
+            out.confirm(f"Hide segments of {table} from queries: {which}", "nothing was hidden")
+        _mark(False, table, ids or [], interval, url, as_json)
+
+
+@segments.command("mark-used")
+def segments_mark_used(
+    table: str, ids: SegmentIds = None, interval: InInterval = None, url: Url = DEFAULT_URL, as_json: Json = False
+) -> None:
+    """Show segments to queries again that were marked unused."""
+    with out.failures():
+        _mark(True, table, ids or [], interval, url, as_json)
+
+
+@app.command()
+def queries(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """What runs or waits on the query node at this address."""
+    with out.failures():
+        found = siltstone.Client(url).queries()
+        out.rows(found if as_json else [told.query(each) for each in found], as_json)
+
+
+@app.command()
+def cancel(
+    query_id: Annotated[str, typer.Argument(help="As `siltstone queries` shows it.")],
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """End the queries of one id."""
+    with out.failures():
+        if not siltstone.Client(url).cancel(query_id):
+            raise out.Failure(f"no query has the id {query_id!r} now")
+        out.record({"id": query_id}, as_json, f"cancelled {query_id}")
 
 
 def main() -> None:

@@ -109,6 +109,17 @@ def pairs(words: list[str]) -> dict[str, str]:
     return {key: value for key, _, value in split}
 
 
+def moves(words: list[str]) -> dict[str, int]:
+    """``PARTITION=OFFSET`` words by partition; a WrongUse for another."""
+    found: dict[str, int] = {}
+    for word in words:
+        partition, sign, offset = word.rpartition("=")
+        if not partition or not sign or not (offset.isascii() and offset.isdigit()):
+            raise WrongUse(f"{word}: expected PARTITION=OFFSET, of a topicPattern TOPIC:PARTITION=OFFSET")
+        found[partition] = int(offset)
+    return found
+
+
 def columns(rows: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
     return [{name: row.get(name) for name in names} for row in rows]
 
@@ -211,6 +222,10 @@ def supervisor_status(status: dict[str, Any], as_json: bool) -> None:
     for kind in ("activeTasks", "publishingTasks"):
         for entry in payload.get(kind, []):
             typer.echo(f"  {entry.get('type', kind).lower()} {entry.get('id')} at {entry.get('currentOffsets')}")
+    if payload.get("stateReason"):
+        typer.secho(f"  stopped: {payload['stateReason']}", fg="red")
+    for line in payload.get("waitingFor", []):
+        typer.secho(f"  waits: {line}", fg="yellow")
     for line in _folded(payload.get("recentErrors", [])):
         typer.secho(f"  {line}", fg="yellow")
 

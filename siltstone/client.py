@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_URL", "Answer", "ApiError", "Client", "ClientError", "InvalidAddress"]
 
 DEFAULT_URL = "http://127.0.0.1:8888"
+LOOKUPS = "/druid/coordinator/v1/lookups"
 SUPERVISORS = "/druid/indexer/v1/supervisor"
 INDEXER = "/druid/indexer/v1"
 
@@ -71,7 +72,101 @@ class Client:
         minute; ``discard`` gives it up at once."""
         return self.supervisor_action(supervisor, "reset?discard=true" if discard else "reset")
 
+    def reset_offsets(self, supervisor: str, moves: dict[str, int], *, discard: bool = False) -> dict[str, Any]:
+        """Reads partitions on from other offsets: by partition number, of a topicPattern by ``topic:partition``."""
+        path = f"{self._at(supervisor)}/resetOffsets" + ("?discard=true" if discard else "")
+        partitions = {"type": "end", "partitionOffsetMap": moves}
+        return self._object("POST", path, {"type": "kafka", "partitions": partitions})
+
+    def backfill_supervisor(self, supervisor: str, tasks: int | None = None) -> dict[str, Any]:
+        """Goes on at the latest offsets; ``backfillSupervisorId`` of the answer reads what is skipped, with so many
+        ``tasks``."""
+        path = f"{self._at(supervisor)}/resetToLatestAndBackfill"
+        return self._object("POST", path if tasks is None else f"{path}?backfillTaskCount={tasks}", {})
+
+    def hand_off(self, supervisor: str, groups: list[int]) -> None:
+        """Task groups publish what they read now and read on."""
+        self._send("POST", f"{self._at(supervisor)}/taskGroups/handoff", {"taskGroupIds": groups})
+
+    def all_supervisors(self, action: str) -> dict[str, Any]:
+        """``action``: suspendAll, resumeAll or terminateAll."""
+        return self._object("POST", f"{SUPERVISORS}/{action}", {})
+
+    def supervisor_spec(self, supervisor: str) -> dict[str, Any]:
+        """As posted, secrets masked; posted again, masks stand for what is stored."""
+        return self._object("GET", self._at(supervisor))
+
+    def supervisor_history(self, supervisor: str) -> list[dict[str, Any]]:
+        """Its specs with the times of their posts, newest first."""
+        return self._list("GET", f"{self._at(supervisor)}/history")
+
+    def supervisor_stats(self, supervisor: str) -> dict[str, Any]:
+        """Row counts by group and task."""
+        return self._object("GET", f"{self._at(supervisor)}/stats")
+
+    def supervisor_parse_errors(self, supervisor: str) -> list[dict[str, Any]]:
+        """Samples of records that live tasks could not read whole."""
+        return self._list("GET", f"{self._at(supervisor)}/parseErrors")
+
+    @staticmethod
+    def _at(supervisor: str) -> str:
+        return f"{SUPERVISORS}/{quote(supervisor, safe='')}"
+
     # -- tasks, workers and segments
+
+    def task_status(self, task: str) -> dict[str, Any]:
+        """What became of a task, Druid's status object."""
+        found: dict[str, Any] = self._object("GET", f"{INDEXER}/task/{quote(task, safe='')}/status")["status"]
+        return found
+
+    def shut_down_task(self, task: str) -> dict[str, Any]:
+        """Ends its process; its group gets another."""
+        return self._object("POST", f"{INDEXER}/task/{quote(task, safe='')}/shutdown", {})
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Middle managers as the leader last heard them."""
+        return self._list("GET", f"{INDEXER}/workers")
+
+    def mark_segments(
+        self, datasource: str, used: bool, segments: list[str] | None = None, interval: str | None = None
+    ) -> dict[str, Any]:
+        """Shows segments to queries or hides them, by ids or by the interval within which they lie."""
+        body = {"interval": interval} if segments is None else {"segmentIds": segments}
+        path = f"/druid/coordinator/v1/datasources/{quote(datasource, safe='')}/mark{'Used' if used else 'Unused'}"
+        return self._object("POST", path, body)
+
+    # -- lookups
+
+    def lookups(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """All as posted, secrets masked, by tier and name; empty before the first."""
+        try:
+            return self._object("GET", f"{LOOKUPS}/config/all")
+        except ApiError as error:
+            if error.status == 404:
+                return {}
+            raise
+
+    def lookup_status(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """By tier and name: whether every query node has ``loaded`` it; empty before the first."""
+        try:
+            return self._object("GET", f"{LOOKUPS}/status")
+        except ApiError as error:
+            if error.status == 404:
+                return {}
+            raise
+
+    def lookup(self, name: str, tier: str = "__default") -> dict[str, Any]:
+        """One as posted, secrets masked."""
+        return self._object("GET", _lookup_path(name, tier))
+
+    def put_lookup(self, name: str, lookup: dict[str, Any], tier: str = "__default") -> dict[str, Any]:
+        """Creates or replaces one; other content needs a higher ``version``."""
+        self._send("POST", f"{LOOKUPS}/config", {})  # Druid's API takes single ones only after it was begun
+        return self._object("POST", _lookup_path(name, tier), lookup)
+
+    def remove_lookup(self, name: str, tier: str = "__default") -> None:
+        """Takes one away."""
+        self._send("DELETE", _lookup_path(name, tier))
 
     def tasks(self) -> list[dict[str, Any]]:
         return self._list("GET", f"{INDEXER}/tasks")
@@ -197,6 +292,11 @@ class Client:
             raise
         return True
 
+    def queries(self) -> list[dict[str, Any]]:
+        """What runs or waits on the query node at this URL."""
+        found: list[dict[str, Any]] = self._object("GET", "/druid/v2/sql/queries")["queries"]
+        return found
+
     def native(self, query: dict[str, Any]) -> Any:
         """The answer to one of Druid's native JSON queries."""
         return self._json("POST", "/druid/v2", query)
@@ -261,6 +361,10 @@ class Client:
             return self._http.request(method, self.url + path, body=content, headers=headers, preload_content=whole)
         except urllib3.exceptions.HTTPError as error:
             raise unreachable(self.url, error) from error
+
+
+def _lookup_path(name: str, tier: str) -> str:
+    return f"{LOOKUPS}/config/{quote(tier, safe='')}/{quote(name, safe='')}"
 
 
 def _is_address(url: str) -> bool:

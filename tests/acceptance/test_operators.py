@@ -257,7 +257,8 @@ def test_a_jump_to_the_latest_offsets_loses_and_doubles_nothing(service: Service
     table.client.submit(posted)
     wait_for(lambda: table.status()["state"] == "RUNNING" and table.status()["latestOffsets"], 60, "it reads")
     table.send()
-    later = table.client.supervisor_action(table.name, "resetToLatestAndBackfill")["backfillSupervisorId"]
+    jump = ("supervisor", "reset-to-latest-and-backfill", table.name)
+    later = json.loads(service.cli(*jump, "--yes", "--json"))["backfillSupervisorId"]
     table.send()
     supervisor = f"/druid/indexer/v1/supervisor/{later}"
 

@@ -1,0 +1,53 @@
+"""What single answers of the API look like as a line for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+QUERY_CHARS = 100
+
+
+def version(entry: dict[str, Any]) -> dict[str, Any]:
+    """One entry of a supervisor's history."""
+    spec = entry.get("spec", {})
+    io = spec.get("spec", {}).get("ioConfig", {})
+    ended = spec.get("type") == "NoopSupervisorSpec"
+    return {"posted": entry.get("version"), "what": "terminated" if ended else f"reads {_stream(io)}"}
+
+
+def _stream(io: dict[str, Any]) -> str:
+    return f"topic {io['topic']}" if io.get("topic") else f"topics that match {io.get('topicPattern')}"
+
+
+def stats(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A supervisor's row statistics, a line for each task."""
+    for group, tasks in found.items():
+        for name, each in tasks.items():
+            totals = each.get("totals", {}).get("buildSegments", {})
+            rate = each.get("movingAverages", {}).get("buildSegments", {}).get("1m", {}).get("processed")
+            counted = {key: value for key, value in totals.items() if not isinstance(value, dict)}
+            yield {"group": group, "task": name, **counted, "per second (1 min)": rate}
+
+
+def worker(beat: dict[str, Any]) -> dict[str, Any]:
+    """A middle manager as last heard."""
+    of, running = beat.get("worker", {}), beat.get("runningTasks", [])
+    return {
+        "address": of.get("host"),
+        "tasks": len(running),
+        "capacity": of.get("capacity"),
+        "takes tasks": beat.get("enabled"),
+        "running": ", ".join(map(str, running)),
+    }
+
+
+def query(entry: dict[str, Any]) -> dict[str, Any]:
+    """A query under way, its text in one line."""
+    text = " ".join(str(entry.get("sql") or entry.get("query") or "").split())
+    return {
+        "id": entry.get("sqlQueryId") or entry.get("queryId"),
+        "state": entry.get("state"),
+        "began": entry.get("startTime"),
+        "query": text if len(text) <= QUERY_CHARS else text[: QUERY_CHARS - 3] + "...",
+    }
