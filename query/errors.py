@@ -47,6 +47,13 @@ class QueryError(ServiceError):
         self.message = message
         self.context = dict(context or {})
 
+    def placed(self) -> None:
+        """Lets the message end with the place that the context tells, in Druid's words."""
+        line, column = self.context.get("line"), self.context.get("column")
+        if line and column and "(line [" not in self.message:
+            self.message = f"{self.message} (line [{line}], column [{column}])"
+            self.args = (self.message,)
+
     @property
     def status(self) -> int:
         """The HTTP status of the answer."""
@@ -85,10 +92,21 @@ class SqlParseError(InvalidQuery):
 
 
 class UnknownName(InvalidQuery):
-    """A table, column or function that does not exist; the message offers the nearest names."""
+    """A table, column or function that does not exist; the message offers the nearest names.
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], where: dict[str, str] | None = None) -> None:
-        super().__init__(f"{kind} {name!r} not found{_did_you_mean(name, known)}", where)
+    ``within`` says where it was looked for, ``cure`` what else may have been meant, when no name is near.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        known: Iterable[str],
+        where: dict[str, str] | None = None,
+        within: str = "",
+        cure: str = "",
+    ) -> None:
+        super().__init__(f"{kind} {name!r} not found{within}{did_you_mean(name, known) or cure}", where)
 
 
 class UnsupportedQuery(QueryError):
@@ -153,15 +171,17 @@ class QueryFailed(QueryError):
     category = "RUNTIME_FAILURE"
 
 
-def position(line: int, column: int, token: str = "") -> dict[str, str]:
-    """The error context that says where in the statement something stands; counted from 1."""
-    end_column = column + max(len(token), 1) - 1
+def position(line: int, column: int, token: str = "", width: int = 0) -> dict[str, str]:
+    """The error context that says where in the statement something stands; counted from 1. ``width`` is how many
+    characters of the line it takes, as many as the token has unless it is told."""
+    end_column = column + max(width or len(token), 1) - 1
     where = {"sourceType": "sql", "line": str(line), "column": str(column)}
     where |= {"endLine": str(line), "endColumn": str(end_column)}
     return where | ({"token": token} if token else {})
 
 
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message that offers the nearest names; empty when none is near."""
     folded: dict[str, str] = {}
     for candidate in known:
         folded.setdefault(candidate.casefold(), candidate)

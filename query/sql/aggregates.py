@@ -111,6 +111,9 @@ def _standing_alone(name: str) -> Callable[[Frame, Arguments], Term]:
 def build(frame: Frame, name: str, arguments: Arguments, suffix: str, over: bool = False) -> Term:
     """Translates an aggregate call; with ``over`` its arguments are seen where it stands, not below the grouping."""
     if not over and (frame.keys is None or frame.rows is None):
+        if frame.clause == "WHERE":
+            # Where aggregates of the rows stand, that is seen before.
+            raise InvalidQuery(f"aggregates cannot be nested: {name} stands inside another; use a subquery")
         raise InvalidQuery(f"aggregate {name} is not allowed in {frame.clause}")
     rows = frame if over or frame.rows is None else frame.rows
     if frame.session.splitting is not None and name not in SPLITTABLE:

@@ -15,7 +15,8 @@ from sqlglot.parsers.druid import DruidParser
 from sqlglot.tokenizer_core import TokenType
 from sqlglot.tokens import Tokenizer as BaseTokenizer
 
-from query.errors import InvalidQuery, SqlParseError
+from query.errors import InvalidQuery, SqlParseError, position
+from query.sql.mistakes import check, explained, unclosed
 
 _KEYWORD_FORMS = ("CAST", "CEIL", "FLOOR", "EXTRACT", "SUBSTRING", "TRIM")
 _PREFIX = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
@@ -24,9 +25,13 @@ _EXPLAIN = re.compile(
     re.IGNORECASE,
 )
 _SET = re.compile(r"SET\s+(\"?)(?P<key>\w+)\1\s*=\s*(?P<value>'(?:[^']|'')*'|[-+]?[\w.]+)\s*;", re.IGNORECASE)
-_NAMED_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 # Statements that are no queries are refused by us; sqlglot need not warn of them as well.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
+_INSTEAD = {
+    "EXPLAIN": "; write EXPLAIN PLAN FOR in front of one",
+    "SHOW": "; tables are listed by SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES",
+    "DESCRIBE": "; columns are listed by SELECT COLUMN_NAME, DATA_TYPE FROM INFORMATION_SCHEMA.COLUMNS",
+}
 MAX_STATEMENT_CHARS = 10_000_000
 MAX_TOKENS = 110_000
 """A second or two of planning: a list of 50,000 values fits."""
@@ -97,6 +102,16 @@ class SqlParser(DruidParser):
         TokenType.PLACEHOLDER: lambda self: exp.Placeholder().update_positions(self._prev),
     }
 
+    def _parse_join(self, *args: Any, **named: Any) -> Any:
+        """One that is neither a comma nor CROSS nor NATURAL has a condition; the base parser does without."""
+        is_comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
+        join = super()._parse_join(*args, **named)
+        if join is None or is_comma or join.args.get("on") or join.args.get("using"):
+            return join
+        if join.args.get("kind") != "CROSS" and join.args.get("method") != "NATURAL":
+            self.raise_error("a JOIN has no condition; expected ON, USING, or CROSS JOIN")
+        return join
+
 
 class SqlDialect(Druid):
     """Druid's SQL as we read it."""
@@ -132,10 +147,14 @@ def parse_statement(text: str) -> Statement:
     body = _blank(text, explain.end() if explain else start)
     trees = [tree for tree in _trees(body) if tree is not None and not isinstance(tree, exp.Semicolon)]
     if len(trees) != 1:
-        raise SqlParseError("the statement is empty" if not trees else "only one statement may be sent at a time")
+        raise SqlParseError("the statement is empty: a query begins with SELECT, WITH or VALUES")
     tree = trees[0]
     if not isinstance(tree, exp.Query | exp.Values):
-        raise InvalidQuery(f"{_verb(tree)} is not supported: only SELECT, WITH, VALUES and UNION ALL are queries")
+        verb = _verb(tree)
+        start = len(body) - len(body.lstrip())
+        line, column = body.count("\n", 0, start) + 1, start - body.rfind("\n", 0, start)
+        told = f"{verb} is not supported: only SELECT, WITH, VALUES and UNION ALL are queries"
+        raise InvalidQuery(f"{told}{_INSTEAD.get(verb, '')}", position(line, column, verb))
     return Statement(tree, explain is not None, settings)
 
 
@@ -182,18 +201,12 @@ def _trees(text: str) -> list[exp.Expr | None]:
         tokens = dialect.tokenize(text)
         if len(tokens) > MAX_TOKENS:
             raise SqlParseError(f"the statement has {len(tokens)} words and signs; at most {MAX_TOKENS} are read")
+        check(text, tokens)
         return list(dialect.parser().parse(tokens, text))
     except ParseError as error:
-        first = error.errors[0] if error.errors else {}
-        token = str(first.get("highlight") or "")
-        column = max(int(first.get("col") or 1) - len(token) + 1, 1)
-        message = _NAMED_ESCAPE.sub("", str(first.get("description") or error))
-        message = "something is missing before it" if message.startswith("Required keyword") else message
-        raise SqlParseError(
-            f"Incorrect syntax near {token!r}: {message}", int(first.get("line") or 1), column, token
-        ) from error
+        raise explained(text, tokens, error) from error
     except TokenError as error:
-        raise SqlParseError(f"Incorrect syntax: {_NAMED_ESCAPE.sub('', str(error))}") from error
+        raise unclosed(text) from error
     except RecursionError as error:
         raise SqlParseError("the statement is nested too deeply") from error
 

@@ -44,6 +44,31 @@ REFUSED = {
     "SEARCH": "Druid lists it and refuses it as well",
 }
 """Functions that are not built, each with why and what to use instead."""
+ELSEWHERE = {
+    "CHARINDEX": "STRPOS",
+    "CONVERT": "CAST(x AS type)",
+    "DATE_ADD": "TIMESTAMPADD",
+    "DATE_FORMAT": "TIME_FORMAT",
+    "DATE_SUB": "TIMESTAMPADD",
+    "FROM_UNIXTIME": "MILLIS_TO_TIMESTAMP(1000 * x)",
+    "GETDATE": "CURRENT_TIMESTAMP",
+    "GROUP_CONCAT": "STRING_AGG",
+    "IF": "CASE WHEN x THEN y ELSE z END",
+    "IIF": "CASE WHEN x THEN y ELSE z END",
+    "INSTR": "STRPOS",
+    "ISNULL": "x IS NULL, or NVL(x, y)",
+    "LCASE": "LOWER",
+    "LEN": "LENGTH",
+    "LOG": "LN or LOG10",
+    "NOW": "CURRENT_TIMESTAMP",
+    "STR_TO_DATE": "TIME_PARSE",
+    "TO_CHAR": "TIME_FORMAT, or CAST(x AS VARCHAR)",
+    "TO_DATE": "TIME_PARSE",
+    "TO_TIMESTAMP": "TIME_PARSE",
+    "UCASE": "UPPER",
+    "UNIX_TIMESTAMP": "TIMESTAMP_TO_MILLIS(x) / 1000",
+}
+"""What Druid has instead of functions of other engines."""
 MANY = 1_000
 
 
@@ -258,8 +283,11 @@ class Frame:
         rule = FUNCTIONS.get(name)
         if name in REFUSED:
             raise UnsupportedQuery(f"{name} is not supported: {REFUSED[name]}", where(tree))
+        if name in WINDOW_ONLY:
+            raise InvalidQuery(f"{name} is a window function: OVER (ORDER BY ...) must follow it", where(tree))
         if rule is None or isinstance(tree.this, exp.Identifier):
-            raise UnknownName("Function", tree.name, FUNCTIONS, where(tree))
+            cure = f"; use {ELSEWHERE[name]}" if name in ELSEWHERE else ""
+            raise UnknownName("Function", tree.name, () if cure else FUNCTIONS, where(tree), cure=cure)
         least, most = ARITIES[name]
         count = len(tree.expressions)
         if not least <= count <= most:

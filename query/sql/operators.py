@@ -7,7 +7,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from query.errors import InvalidQuery, UnsupportedQuery
+from query.errors import InvalidQuery, UnsupportedQuery, did_you_mean
 from query.sql import calendar_sql as cal
 from query.sql import term as t
 from query.sql.calendar_math import UNITS, Span, shift_ms
@@ -336,7 +336,8 @@ def named_type(tree: exp.Expr | None) -> SqlType:
     if kind == "ARRAY" and tree.expressions:
         return array_of(named_type(tree.expressions[0]))
     if kind not in TYPE_NAMES:
-        raise InvalidQuery(f"type {tree.sql()!r} is unknown")
+        meant = did_you_mean(tree.sql(), TYPE_NAMES) or f"; known are {', '.join(TYPE_NAMES)}"
+        raise InvalidQuery(f"type {tree.sql()!r} is unknown{meant}")
     return TYPE_NAMES[kind]
 
 

@@ -6,7 +6,7 @@ import json
 
 from sqlglot import exp
 
-from query.errors import InvalidQuery, SqlParseError
+from query.errors import InvalidQuery, QueryError, SqlParseError
 from query.lanes import LOW_LANES
 from query.model import PlannedQuery, ResultColumn, SqlRequest
 from query.sql import (
@@ -75,6 +75,9 @@ def plan(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQuery
         return _planned(request, catalogue, now_ms)
     except RecursionError as error:
         raise SqlParseError("the statement is nested too deeply") from error
+    except QueryError as error:
+        error.placed()
+        raise
 
 
 def _planned(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQuery:

@@ -18,8 +18,8 @@ def where(node: exp.Expr) -> dict[str, str]:
     for part in node.walk():
         meta = part.meta if isinstance(part, exp.Identifier | exp.Column | exp.Anonymous | exp.Literal) else {}
         if "line" in meta:
-            token = part.name
-            return position(int(meta["line"]), max(int(meta["col"]) - len(token) + 1, 1), token)
+            width = int(meta["end"]) - int(meta["start"]) + 1
+            return position(int(meta["line"]), max(int(meta["col"]) - width + 1, 1), part.name, width)
     return {}
 
 
@@ -117,11 +117,13 @@ class Scope:
             return self.merged[name]
         sources = [source for source in self.sources if not table or source.alias == table]
         if table and not sources:
-            raise UnknownName("Table", table, (source.alias for source in self.sources), where(node))
+            raise UnknownName("Table", table, (source.alias for source in self.sources), where(node.args["table"]))
         found = [(source, column) for source in sources if (column := source.find(name)) is not None]
         if not found:
             known = (column.name for source in sources for column in source.columns)
-            raise UnknownName("Column", name, known, where(node))
+            is_quoted = node.this.args.get("quoted")
+            cure = f"; a text stands in single quotes: '{name}'" if is_quoted and not table else ""
+            raise UnknownName("Column", name, known, where(node), " in any table", cure)
         if len(found) > 1 and len({id(source) for source, _ in found}) > 1:
             raise InvalidQuery(f"Column {name!r} is ambiguous: name its table", where(node))
         return found[0][0].term(found[0][1])

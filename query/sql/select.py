@@ -216,9 +216,16 @@ def _where_sql(rows: Frame, tree: exp.Select) -> tuple[str, bool]:
         return "", False
     if holds_aggregate(clause.this):
         raise InvalidQuery("aggregates are not allowed in WHERE; use HAVING", where(clause))
+    for part in clause.walk(prune=lambda part: isinstance(part, exp.Query)):
+        if isinstance(part, exp.Window):
+            raise InvalidQuery("window functions are not allowed in WHERE; use a subquery around them", where(part))
     exact = narrow(rows, clause.this)
     rows.pinned = {sql: values[0] for sql, values in pinned(rows, list(conjuncts(clause.this))).items()}
-    return f" WHERE {as_boolean(rows.term(clause.this)).sql}", exact
+    try:
+        return f" WHERE {as_boolean(rows.term(clause.this)).sql}", exact
+    except InvalidQuery as error:
+        error.context = error.context or where(clause)
+        raise
 
 
 def _items(scope: Scope, tree: exp.Select) -> list[Item]:

@@ -7,7 +7,7 @@ from sqlglot import exp
 from query.errors import InvalidQuery, UnknownName, UnsupportedQuery
 from query.sql import aggregates
 from query.sql.casts import cast_to
-from query.sql.frame import Frame, node
+from query.sql.frame import WINDOW_ONLY, Frame, node
 from query.sql.scope import where
 from query.sql.term import Term
 from query.sql.types import BIGINT, DOUBLE, common_type
@@ -22,6 +22,7 @@ _RANKS = {
 _VALUES = {"LAG": 3, "LEAD": 3, "FIRST_VALUE": 1, "LAST_VALUE": 1}
 WINDOW_ARITIES = dict.fromkeys(_RANKS, (0, 0)) | {name: (1, most) for name, most in _VALUES.items()} | {"NTILE": (1, 1)}
 WINDOW_NAMES = tuple(WINDOW_ARITIES)
+WINDOW_ONLY.update(WINDOW_NAMES)
 _SIDES = {"PRECEDING", "FOLLOWING"}
 
 
