@@ -239,7 +239,8 @@ def _error_of(frame: tuple[Kind, bytes]) -> QueryError:
     if frame[0] is not Kind.ERROR:
         return QueryFailed(f"the query's worker sent {frame[0].name} out of turn")
     named = json.loads(frame[1])
-    kind, message = str(named["kind"]), str(named["message"])
+    # What follows a blank line is the engine's own text of the statement, or advice about its settings.
+    kind, message = str(named["kind"]), str(named["message"]).partition("\n\n")[0]
     context = {"engineError": kind}
     if kind in _CAPACITY_ERRORS:
         return ResourceLimitExceeded(f"the query needs more memory than it may have: {message}", context)

@@ -54,6 +54,16 @@ PIECE_BYTES_MAX = 128 * 2**20
 _REMEMBERED, _REMEMBERED_CHARS = 256, 10_000
 
 
+_KINDS = {
+    "Conversion Error": "ConversionException",
+    "IO Error": "IOException",
+    "INTERRUPT Error": "InterruptException",
+    "Invalid Input Error": "InvalidInputException",
+    "Out of Memory Error": "OutOfMemoryException",
+    "Out of Range Error": "OutOfRangeException",
+}
+
+
 class RowTooLarge(Exception):
     """One row alone is more than the server would hold."""
 
@@ -322,6 +332,14 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from _pieces(batch.slice(half))
 
 
+def _kind_of(error: Exception) -> str:
+    """The engine's name of an error. One that comes after the first rows went through a reader that knows only its
+    text, which begins with what it is."""
+    if isinstance(error, OSError):
+        return _KINDS.get(str(error).partition(":")[0], type(error).__name__)
+    return type(error).__name__
+
+
 def _answer(connection: socket.socket, sandbox: Sandbox, job: Job) -> None:
     frames = Frames(connection)
     try:
@@ -338,7 +356,7 @@ def _answer(connection: socket.socket, sandbox: Sandbox, job: Job) -> None:
         frames.add(Kind.END)
     except Exception as error:
         # Whatever went wrong, the pool must hear of it; this process is good for the next job.
-        named = {"kind": type(error).__name__, "message": str(error)}
+        named = {"kind": _kind_of(error), "message": str(error)}
         frames.drop()
         frames.add(Kind.ERROR, json.dumps(named).encode())
     frames.flush()

@@ -18,7 +18,7 @@ from query.native.sketches import AGGREGATORS, finalized, sketch_sql
 from query.sql.bloom import BLOOM_TYPE, bloom_sql
 from query.sql.casts import as_number, as_string, cast_to
 from query.sql.sketches import sketch_type
-from query.sql.term import Term
+from query.sql.term import Term, extreme_sql
 from query.sql.types import BIGINT, DOUBLE, FLOAT, VARCHAR, Family, SqlType
 from segments.sketch.shape import SketchKind
 
@@ -152,7 +152,7 @@ def _sum(call: _Call) -> Aggregate:
 
 
 def _extreme(call: _Call) -> Aggregate:
-    return call.result(f"{call.kind.lower()}({call.operand().sql}){call.suffix}")
+    return call.result(extreme_sql(call.kind.lower(), call.operand(), call.suffix))
 
 
 def _mean(call: _Call) -> Aggregate:

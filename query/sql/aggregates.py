@@ -256,7 +256,7 @@ def _extreme(call: Aggregation) -> Term:
         return Term(f"epoch_ms({call.sql(name, value.time_column)})", value.type)
     if value.family in (Family.ARRAY, Family.COMPLEX):
         raise InvalidQuery(f"{call.name} of {value.type.name} is not supported")
-    return Term(call.sql(name, value.sql), value.type)
+    return Term(t.extreme_sql(name, value, call.suffix), value.type)
 
 
 def _bits(name: str) -> None:

@@ -68,6 +68,8 @@ class FromBuilder:
         on, using = join.args.get("on"), join.args.get("using")
         if natural:
             using = self._shared(left, source)
+        if kind == "CROSS" and (on is not None or using):
+            raise InvalidQuery("CROSS JOIN takes no ON or USING", where(join))
         if using:
             condition = self._using(using, left, source, side)
         elif on is not None:

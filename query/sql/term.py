@@ -123,6 +123,16 @@ def call(function: str, type_: SqlType, *arguments: str) -> Term:
     return Term(f"{function}({', '.join(arguments)})", type_)
 
 
+def extreme_sql(name: str, operand: Term, suffix: str) -> str:
+    """``min`` or ``max`` of rows; ``suffix`` is the call's FILTER or OVER, or nothing.
+
+    Without one the engine answers from a file's statistics alone when it can. They say nothing about NaN, which it
+    therefore takes to be there: the largest of any doubles would be NaN. It does not do so where there is a FILTER.
+    """
+    reads_rows = " FILTER (WHERE TRUE)" if operand.family is Family.DOUBLE and not suffix else suffix
+    return f"{name}({operand.sql}){reads_rows}"
+
+
 def constant(value: object) -> Term:
     """The term of a Python value."""
     if value is None:

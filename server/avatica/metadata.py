@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from query.errors import InvalidQuery
 from query.sql.types import BIGINT, BOOLEAN, VARCHAR, SqlType
 
 _NOTHING = "CAST(NULL AS VARCHAR)"
@@ -67,6 +68,8 @@ def tables_sql(request: dict[str, Any]) -> str:
     """JDBC's getTables."""
     types = request.get("typeList")
     one_of = None
+    if types is not None and not isinstance(types, list):
+        raise InvalidQuery(f"getTables: typeList must be a list of texts (found {types!r})")
     if types is not None:
         one_of = f"TABLE_TYPE IN ({', '.join(_text(name) for name in types)})" if types else "1 = 0"
     where = _where([*_place(request), one_of])

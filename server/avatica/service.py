@@ -115,7 +115,9 @@ class AvaticaService:
     def _connection_sync(self, request: Message) -> Message:
         connection = self._connection(request)
         given = _object(request, "connProps")
-        connection.properties |= {key: value for key, value in given.items() if value is not None}
+        # Only these are remembered; the others have one value here.
+        names = [name for name in ("catalog", "schema") if isinstance(given.get(name), str)]
+        connection.properties |= {name: given[name] for name in names}
         fixed = {"connProps": "connPropsImpl", "autoCommit": True, "readOnly": True, "transactionIsolation": 0}
         props = {"catalog": "druid", "schema": ""} | connection.properties | fixed | {"dirty": False}
         return {"response": "connectionSync", "connProps": props}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from server.avatica.translation import bytes_of
 from tests.unit.server.test_avatica import Server
 
 REQUESTS: list[dict[str, Any]] = [
@@ -29,6 +30,8 @@ REQUESTS: list[dict[str, Any]] = [
     {"request": "closeStatement", "statementId": 9},
     {"request": "syncResults", "statementId": 1, "state": {"type": "SQL", "sql": "SELECT 1"}, "offset": 0},
     {"request": "getCatalogs", "catalog": None},
+    {"request": "getTables", "catalog": "druid", "schemaPattern": "%", "tableNamePattern": "t", "typeList": ["TABLE"]},
+    {"request": "getColumns", "catalog": None, "schemaPattern": "druid", "tableNamePattern": "t"},
     {"request": "commit"},
 ]
 JUNK: list[Any] = [
@@ -73,5 +76,6 @@ def test_a_request_with_one_part_changed_is_answered_or_refused() -> None:
     for _ in range(400):
         status, answer = server.service.answer(changed(random, random.choice(REQUESTS)))
         json.dumps(answer)
+        bytes_of(answer)
         answered += status == 200
     assert answered > 100
