@@ -80,6 +80,12 @@ def _add_overlord(metrics: Metrics, parts: Parts) -> None:
         time_lags,
         ("supervisor", "partition"),
     )
+    metrics.counter(
+        "siltstone_duty_skips",
+        "Turns of a periodic duty that were left out, for the one before still ran",
+        lambda: [((duty,), float(count)) for duty, count in overlord.tally.skips().items()],
+        ("duty",),
+    )
     metrics.gauge(
         "siltstone_supervisor_standstill_seconds",
         "For how long a task that should read has not: its broker, disk, room or checkpoint; 0 while all read",

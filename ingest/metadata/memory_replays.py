@@ -15,6 +15,9 @@ from ingest.protocol import PendingSegment, PublishOutcome, PublishReply, Publis
 class MemoryReplays(MemoryPublishing):
     """``ReplayStore``."""
 
+    server_clock_ms: int | None = None
+    """As of a database on another machine."""
+
     def begin_replay(self, generation: int, datasource: str, path: str, token: str, now_ms: int) -> ReplayRecord | None:
         with self._writing("begin_replay", generation) as state:
             file = self.quarantine_file(datasource, path)
@@ -101,6 +104,9 @@ class MemoryReplays(MemoryPublishing):
         with self._lock:
             files = self.state.quarantine.get(datasource, [])
             return [file for file in files if file.state != replay_rules.EXPIRED][:limit]
+
+    def database_ms(self) -> int | None:
+        return self.server_clock_ms
 
     def quarantine_totals(self) -> dict[tuple[str, str], QuarantineTotals]:
         with self._lock:

@@ -54,6 +54,10 @@ class ReplayStore(Protocol):
         """Files that are still there, oldest first."""
         ...
 
+    def database_ms(self) -> int | None:
+        """The clock of the database's own server, ms UTC; None where it has none but ours."""
+        ...
+
     def quarantine_totals(self) -> dict[tuple[str, str], QuarantineTotals]:
         """By table and state."""
         ...

@@ -118,6 +118,15 @@ class SqlReplays(SqlBase):
         query = sa.select(t.quarantine_files).where(mine).order_by(columns.id).limit(limit)
         return self._read(lambda connection: [quarantine_of(row) for row in connection.execute(query)])
 
+    def database_ms(self) -> int | None:
+        def read(connection: Connection) -> int | None:
+            if connection.dialect.name != "postgresql":
+                return None  # a file of this machine
+            seconds = sa.func.extract("epoch", sa.func.clock_timestamp())
+            return int(connection.execute(sa.select(sa.cast(seconds * 1_000, sa.BigInteger))).scalar_one())
+
+        return self._read(read)
+
     def quarantine_totals(self) -> dict[tuple[str, str], QuarantineTotals]:
         columns = t.quarantine_files.c
         sums = (sa.func.count(), sa.func.sum(columns.rows), sa.func.sum(columns.size_bytes))

@@ -1,23 +1,31 @@
 """What the leading overlord does by the clock: hand-off check, sweep of staged files, lag log, clean-up of dead nodes.
 
 APScheduler with its memory store: duties are rebuilt by every leader and live only as long as its
-generation. A duty that runs late is skipped, never piled up.
+generation. A duty that runs late is skipped, never piled up, and that is told once a minute in our words.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC
 from typing import Any, Final
 
 import structlog
-from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
+from apscheduler.events import (
+    EVENT_JOB_ERROR,
+    EVENT_JOB_MAX_INSTANCES,
+    EVENT_JOB_MISSED,
+    JobEvent,
+    JobExecutionEvent,
+)
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from ingest.clock import Clock
 from ingest.errors import LeadershipLost, StoreUnreachable
 from ingest.metadata.store import MetadataStore
+from ingest.overlord.lateness import Lateness
 from ingest.overlord.served import NodeWatch, ServedVersions
 from segments.errors import ServiceError
 from segments.storage.base import DeepStorage
@@ -33,6 +41,12 @@ SWEPT_AT_ONCE: Final = 100
 UPLOAD_MAX_MS: Final = 15 * 60_000
 """Longer than any upload may take; a deletion is repeated once after it (PR-20)."""
 NODE_FORGOTTEN_MS: Final = 24 * 3_600_000
+SCHEDULER_LOGS: Final = ("apscheduler.scheduler", "apscheduler.executors.default")
+
+
+def not_of_lateness(record: logging.LogRecord) -> bool:
+    """The scheduler's own lines come at every turn that is missed, twice a second on a busy machine."""
+    return not record.msg.startswith(("Execution of job", "Run time of job"))
 
 
 class Sweeper:
@@ -100,6 +114,11 @@ class Duties:
         self._others = others or {}
         self._clock = clock
         self._nodes = NodeWatch(store, clock)
+        self._lateness = Lateness(clock)
+        self.on_skipped: Callable[[str], None] = lambda duty: None
+        """Told of every turn of a duty that is left out."""
+        for name in SCHEDULER_LOGS:
+            logging.getLogger(name).addFilter(not_of_lateness)
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
             executors={"default": ThreadPoolExecutor(2)},
@@ -108,6 +127,7 @@ class Duties:
 
     def start(self) -> None:
         self._scheduler.add_listener(self._on_error, EVENT_JOB_ERROR)
+        self._scheduler.add_listener(self._on_late, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_MISSED)
         for name, duty, seconds in (
             ("handoff check", self._served.refresh, SERVED_EVERY_S),
             ("sweep", self._sweeper.sweep, SWEEP_EVERY_S),
@@ -125,14 +145,24 @@ class Duties:
 
     def _guarded(self, name: str, duty: Callable[[], Any]) -> Callable[[], None]:
         def run() -> None:
+            self._lateness.begun(name)
             try:
                 duty()
             except (StoreUnreachable, LeadershipLost) as error:
                 log.debug("duty postponed", duty=name, error=str(error))
             except ServiceError as error:
                 log.warning("duty failed", duty=name, error=str(error))
+            finally:
+                self._lateness.ended(name)
 
         return run
+
+    def _on_late(self, event: JobEvent) -> None:
+        self.on_skipped(event.job_id)
+        late = self._lateness.skipped(event.job_id)
+        if late is not None:
+            running_s = None if late.running_ms is None else round(late.running_ms / 1_000, 1)
+            log.warning("duty late", duty=late.duty, running_s=running_s, turns_skipped=late.skipped)
 
     def _report_lag(self) -> None:
         for supervisor, lag in self._lags().items():

@@ -18,6 +18,7 @@ class Tally:
         self._lock = threading.Lock()
         self._messages: Counter[tuple[str, str]] = Counter()
         self._scalings: Counter[tuple[str, str]] = Counter()
+        self._skipped: Counter[str] = Counter()
 
     def published(self, request: PublishRequest) -> None:
         """A range was published just now: each of its messages by its fate, once for all replicas."""
@@ -30,6 +31,16 @@ class Tally:
         """The auto scaler decided on another number of task groups."""
         with self._lock:
             self._scalings[supervisor, "out" if after > before else "in"] += 1
+
+    def skipped(self, duty: str) -> None:
+        """A turn of a periodic duty was left out, for the one before still ran."""
+        with self._lock:
+            self._skipped[duty] += 1
+
+    def skips(self) -> dict[str, int]:
+        """By duty."""
+        with self._lock:
+            return dict(self._skipped)
 
     def messages(self) -> dict[tuple[str, str], int]:
         """By supervisor and fate."""

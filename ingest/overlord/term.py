@@ -88,6 +88,7 @@ class Term:
             "quarantine expiry": expiry.expire,
         }
         self._duties = Duties(ports.store, self.served, sweeper, self.lags, ports.clock, others)
+        self._duties.on_skipped = ports.tally.skipped
 
     def start(self) -> None:
         """Starts one runner per supervisor, also for terminated ones with rows still to publish."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -204,3 +205,8 @@ def test_totals_are_told_by_table_and_state(world: World) -> None:
         (TABLE, "replayed"): QuarantineTotals(1, 3, 10),
     }
     assert [file.path for file in world.store.unexpired_quarantine(TABLE, 1)] == [path]
+
+
+def test_the_databases_clock_is_told_where_it_is_another_than_ours(world: World) -> None:
+    told = world.store.database_ms()
+    assert told is None or abs(told - time.time() * 1_000) < 60_000
