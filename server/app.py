@@ -29,6 +29,7 @@ from server.api.sql import sql_router
 from server.api.status import status_router
 from server.api.supervisors import supervisor_router
 from server.api.tasks import task_router
+from server.api.trail import trail_router
 from server.api.verify import verify_router
 from server.api.worker import worker_router
 from server.avatica.service import AvaticaService
@@ -67,6 +68,7 @@ def build_app(parts: Parts) -> ASGIApp:
         app.include_router(coordinator_router(parts.store, parts.overlord))
         app.include_router(cluster_router(parts, parts.store))
         app.include_router(lookup_router(parts.store, parts.directory, parts.clock))
+        app.include_router(trail_router(parts.store))
         app.include_router(verify_router(parts.store, parts.storage, parts.scratch))
         app.include_router(quarantine_router(parts.store, parts.storage, parts.scratch))
     if parts.middle_manager is not None:

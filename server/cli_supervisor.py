@@ -16,6 +16,7 @@ from server.cli_options import DEFAULT_URL, Json, Url, Yes
 from server.cli_plan import supervisor_plan
 
 Discard = Annotated[bool, typer.Option("--discard", help="Give up what was read and is not published, at once.")]
+Rows = Annotated[int, typer.Option("--limit", min=1, max=1_000, help="At most so many rows.")]
 supervisor = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Declare, watch and steer supervisors.")
 
 
@@ -81,6 +82,28 @@ def supervisor_history(name: str, url: Url = DEFAULT_URL, as_json: Json = False)
     with out.failures():
         found = siltstone.Client(url).supervisor_history(name)
         out.rows(found if as_json else [told.version(each) for each in found], as_json)
+
+
+@supervisor.command("audit")
+def supervisor_audit(name: str, url: Url = DEFAULT_URL, as_json: Json = False, limit: Rows = 20) -> None:
+    """What an operator or the service did to its course, newest first."""
+    with out.failures():
+        out.rows(siltstone.Client(url).supervisor_audit(name, limit), as_json)
+
+
+@supervisor.command("ledger")
+def supervisor_ledger(
+    name: str,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+    limit: Rows = 20,
+    after: Annotated[int, typer.Option(min=0, help="Only what was published after this table version.")] = 0,
+) -> None:
+    """Its published ranges with what became of their messages, oldest first."""
+    with out.failures():
+        found = siltstone.Client(url).supervisor_ledger(name, limit, after)
+        shown = ("sequence", "published", "version", "ranges", "messages", "rowsIn", "rowsStored")
+        out.rows(found if as_json else out.columns(found, *shown), as_json)
 
 
 @supervisor.command("stats")

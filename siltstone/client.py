@@ -100,6 +100,15 @@ class Client:
         """Its specs with the times of their posts, newest first."""
         return self._list("GET", f"{self._at(supervisor)}/history")
 
+    def supervisor_audit(self, supervisor: str, limit: int = 100) -> list[dict[str, Any]]:
+        """What was done to its course, newest first; partitions of several topics by name."""
+        return self._list("GET", f"/siltstone/v1/supervisor/{quote(supervisor, safe='')}/audit?limit={limit}")
+
+    def supervisor_ledger(self, supervisor: str, limit: int = 100, after: int = 0) -> list[dict[str, Any]]:
+        """Its published ranges after a table version, oldest first; partitions of several topics by name."""
+        path = f"/siltstone/v1/supervisor/{quote(supervisor, safe='')}/ledger?limit={limit}&after={after}"
+        return self._list("GET", path)
+
     def supervisor_stats(self, supervisor: str) -> dict[str, Any]:
         """Row counts by group and task."""
         return self._object("GET", f"{self._at(supervisor)}/stats")

@@ -91,6 +91,10 @@ ANSWERS: dict[str, Schema] = {
     "GET /druid/v2/datasources/{datasource}/dimensions": NAMES,
     "GET /druid/v2/datasources/{datasource}/metrics": NAMES,
     "POST /druid/v2": {**_list(ANY), "description": "as Druid answers that type of query"},
+    "GET /siltstone/v1/supervisor/{supervisor}/audit": _list(_object(at=TEXT, action=TEXT, detail=ANY)),
+    "GET /siltstone/v1/supervisor/{supervisor}/ledger": _list(
+        _object(sequence=TEXT, published=TEXT, version=NUMBER, stream=TEXT, ranges=ANY, messages=ANY, rowsIn=NUMBER)
+    ),
     "POST /siltstone/v1/verify/{table}": _object(table=TEXT, exact=FLAG, faults=NAMES, checked=ANY),
     "GET /siltstone/v1/quarantine/{table}": _object(table=TEXT, files=_list(ANY), next=TEXT),
     "POST /siltstone/v1/plan": _object(

@@ -22,7 +22,7 @@ from segments.errors import SegmentNotFound
 from segments.storage.base import DeepStorage
 from server.api import openapi
 from server.api.answers import BadRequest, JsonResponse, NotFound
-from server.api.requests import is_number
+from server.api.requests import number
 
 FILES_MAX = 1_000
 RECORDS_MAX = 1_000
@@ -47,7 +47,7 @@ def quarantine_router(store: MetadataStore, storage: DeepStorage, scratch: Path)
     @router.get("/quarantine/{table}", openapi_extra=openapi.parameters(_LIMIT, _BEFORE))
     def files(table: str, request: Request) -> Response:
         """A table's quarantine files, newest first; ``next`` is the ``before`` of the next page."""
-        limit = _number(request, "limit", 100, FILES_MAX)
+        limit = number(request, "limit", 100, FILES_MAX)
         found = store.quarantine_files(table, limit, request.query_params.get("before"))
         if not found and table not in store.datasources():
             raise NotFound(f"no table is named {table!r}")
@@ -58,8 +58,8 @@ def quarantine_router(store: MetadataStore, storage: DeepStorage, scratch: Path)
     def records(table: str, request: Request) -> Response:
         """Records of one file in the order in which they were read; ``next`` is the ``offset`` of the next page."""
         row = _file(store, table, request)
-        offset = _number(request, "offset", 0, 10**18 - 1, least=0)
-        limit = _number(request, "limit", 100, RECORDS_MAX)
+        offset = number(request, "offset", 0, 10**18 - 1, least=0)
+        limit = number(request, "limit", 100, RECORDS_MAX)
         with copies.pulled(row) as local:
             total, found = read_records(local, offset, limit, RECORD_BYTES_MAX)
         following = offset + len(found) if found and offset + len(found) < total else None
@@ -139,15 +139,6 @@ def _file(store: MetadataStore, table: str, request: Request) -> QuarantineRow:
     if row.state == "expired":
         raise NotFound(f"{path} was given up for its age or size; see settings quarantine.*")
     return row
-
-
-def _number(request: Request, name: str, default: int, most: int, least: int = 1) -> int:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not is_number(text) or not least <= int(text) <= most:
-        raise BadRequest(f"{name}: {text!r} is not a whole number from {least} to {most}")
-    return int(text)
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:

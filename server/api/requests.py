@@ -26,6 +26,16 @@ def is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 18
 
 
+def number(request: Request, name: str, default: int, most: int, least: int = 1) -> int:
+    """A query parameter, or its default; a BadRequest names the range."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not is_number(text) or not least <= int(text) <= most:
+        raise BadRequest(f"{name}: {text!r} is not a whole number from {least} to {most}")
+    return int(text)
+
+
 async def body_of(request: Request) -> bytes:
     """The whole body, at most 64 MiB of it; more is refused before it is held."""
     parts: list[bytes] = []

@@ -16,6 +16,7 @@ from tests.in_process import System, click, eventually, spec
 from tests.unit.server.test_api import SUPERVISOR, World
 
 STREAM = "/clicks-.*/"
+TRAIL = "/siltstone/v1/supervisor/clicks"
 
 
 @pytest.fixture
@@ -169,6 +170,13 @@ def test_offsets_are_reset_by_topic_and_partition_over_http(tmp_path: Path) -> N
         eventually(lambda: committed(world.system) == {"clicks-eu:0": 4})
         told = world.system.store.last_audit("clicks", "reset")
         assert told is not None and told.detail["partitions"] == {"clicks-eu:0": 0}, "numbers have their names"
+        [row] = [each for each in world.http.get(f"{TRAIL}/audit").json() if each["action"] == "reset"]
+        assert row["detail"]["moves"] == {"clicks-eu:0": 4} and "partitions" not in row["detail"], "and show them"
+        published = world.http.get(f"{TRAIL}/ledger?limit=1").json()
+        assert [(each["stream"], each["ranges"]) for each in published] == [("clicks-.*", {"clicks-eu:0": [0, 10]})]
+        assert published[0]["messages"] == {"clicks-eu:0": {"good": 10}}
+        for wrong, code in (("clicks/audit?limit=0", 400), ("clicks/ledger?after=x", 400), ("nobody/audit", 404)):
+            assert world.http.get(f"/siltstone/v1/supervisor/{wrong}").status_code == code
         moves["partitions"]["partitionOffsetMap"] = {"0": 4}
         refused = world.http.post(f"{SUPERVISOR}/clicks/resetOffsets", json=moves)
         assert refused.status_code == 400 and "no topic:partition" in refused.text

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from server.cli import app
 
 S, X = "/druid/indexer/v1/supervisor", "/druid/indexer/v1"
+T = "/siltstone/v1/supervisor"
 C, L = "/druid/coordinator/v1/datasources", "/druid/coordinator/v1/lookups"
 WORKER = {"worker": {"host": "h:1", "capacity": 4}, "enabled": False, "runningTasks": ["t1", "t2"]}
 TOTALS = {"processed": 70, "thrownAwayByReason": {"null": 1}}
@@ -29,6 +30,8 @@ LOOKUP = {"version": "v1", "lookupExtractorFactory": {"type": "map", "map": {}}}
 ANSWERS: dict[str, Any] = {
     f"GET {S}/a%2Fb": {"type": "kafka", "password": "******"},
     f"GET {S}/x/history": HISTORY,
+    f"GET {T}/x/audit?limit=5": [{"at": "2026", "action": "reset", "detail": {}}],
+    f"GET {T}/x/ledger?limit=20&after=7": [{"sequence": "x.1.0", "ranges": {"eu:0": [0, 5]}, "messages": {}}],
     f"GET {S}/x/stats": STATS,
     f"GET {S}/x/parseErrors": [{"input": "{", "details": ["no JSON"]}],
     f"POST {S}/x/resetToLatestAndBackfill?backfillTaskCount=2": {"id": "x", "backfillSupervisorId": "x_backfill"},
@@ -108,6 +111,8 @@ BACKFILL = f"POST {S}/x/resetToLatestAndBackfill?backfillTaskCount=2"
     [
         ("supervisor spec a/b", f"GET {S}/a%2Fb", None, '"password": "******"'),
         ("supervisor history x", f"GET {S}/x/history", None, "topics that match a.*"),
+        ("supervisor audit x --limit 5", f"GET {T}/x/audit?limit=5", None, "reset"),
+        ("supervisor ledger x --after 7", f"GET {T}/x/ledger?limit=20&after=7", None, "eu:0"),
         ("supervisor stats x", f"GET {S}/x/stats", None, "2.5"),
         ("supervisor errors x", f"GET {S}/x/parseErrors", None, "no JSON"),
         ("supervisor reset-offsets x 0=5 a:b:1=7 --yes", f"POST {S}/x/resetOffsets", MOVES, "moved 2 partitions of x"),
