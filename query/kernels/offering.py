@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from query.kernels import bloom, texts, versions
+from query.kernels import bloom, histograms, texts, versions
 from query.kernels.kernel import Kernel
 from query.kernels.lookup import lookup_kernel
 from query.model import FunctionUse
@@ -52,7 +52,7 @@ def _create(connection: duckdb.DuckDBPyConnection, use: FunctionUse, pairs: Pair
 
 
 def _kernel(name: str) -> Kernel:
-    for kernels in (texts.KERNELS, versions.KERNELS, bloom.KERNELS):
+    for kernels in (texts.KERNELS, versions.KERNELS, bloom.KERNELS, histograms.KERNELS):
         if name in kernels:
             return kernels[name]
     # Loaded only by who needs it: the library of sketches takes a quarter of a second.

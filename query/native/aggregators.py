@@ -7,27 +7,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from query.errors import InvalidQuery
-from query.native import expressions
+from query.native import expressions, histograms
 from query.native.aggregators_computed import VARIANCES, extreme_time_sql, fold, variance_sql
 from query.native.dimensions import dimension_of
 from query.native.filters import filter_sql
-from query.native.histograms import of_breaks, only_value
 from query.native.request import Part
 from query.native.rows import Rows
 from query.native.sketches import AGGREGATORS, finalized, sketch_sql
 from query.sql.bloom import BLOOM_TYPE, bloom_sql
 from query.sql.casts import as_number, as_string, cast_to
+from query.sql.functions_json import JSON
 from query.sql.sketches import sketch_type
 from query.sql.term import Term, extreme_sql
 from query.sql.types import BIGINT, DOUBLE, FLOAT, VARCHAR, Family, SqlType
-from segments.sketch.shape import SketchKind
 
 _NUMBERS = {"long": BIGINT, "double": DOUBLE, "float": FLOAT}
 _SIMPLE = re.compile(r"(long|double|float|string)(Sum|Min|Max|First|Last|Any|Mean|FirstFold|LastFold)")
 _OLD_NAMES = {"min": "doubleMin", "max": "doubleMax"}
 _OF_NUMBERS = ("Sum", "Min", "Max", "Mean")
 _NOT_BUILT = re.compile(
-    r".*Sketch.*|javascript|approxHistogram(Fold)?|fixedBucketsHistogram|spectatorHistogram|"
+    r".*Sketch.*|javascript|spectatorHistogram|"
     r"momentSketchMerge|sqlFirst|.*Distinct.*|.*FirstFold|.*LastFold"
 )
 
@@ -36,7 +35,7 @@ _NOT_BUILT = re.compile(
 class Aggregate:
     """``sql`` is the call of an aggregate, safe to be selected; ``grouping`` names dimensions of a grouping id.
 
-    ``sketch`` and its ``kind`` are what ``sql`` is the estimate of: post-aggregators and queries around this one
+    ``sketch`` is what ``sql`` is the estimate of, and ``held`` its type: post-aggregators and queries around this one
     see that.
     """
 
@@ -45,7 +44,7 @@ class Aggregate:
     type: SqlType
     grouping: tuple[str, ...] | None = None
     sketch: str = ""
-    kind: SketchKind | None = None
+    held: SqlType | None = None
 
 
 def aggregates_of(rows: Rows, query: Part, name: str = "aggregations") -> list[Aggregate]:
@@ -76,8 +75,8 @@ def aggregate(rows: Rows, part: Part, conditions: list[str]) -> Aggregate:
         return Aggregate(name, extreme_time_sql(rows, part, suffix), BIGINT)
     if kind in _FOLDS:
         return Aggregate(name, *_FOLDS[kind](rows, part, suffix))
-    if kind in AGGREGATORS:
-        return _sketch(rows, part, AGGREGATORS[kind], suffix)
+    if kind in AGGREGATORS or kind in histograms.AGGREGATORS:
+        return _sketch(rows, part, suffix)
     match = _SIMPLE.fullmatch(kind)
     rule = _RULES.get(match[2]) if match else None
     if match is None or rule is None or (match[1] == "string" and match[2] in _OF_NUMBERS):
@@ -95,18 +94,22 @@ def _bloom(rows: Rows, part: Part, suffix: str) -> tuple[str, SqlType]:
 _FOLDS: dict[str, Callable[[Rows, Part, str], tuple[str, SqlType]]] = {
     "expression": fold,
     "bloom": _bloom,
-    "histogram": of_breaks,
-    "singleValue": only_value,
+    "histogram": histograms.of_breaks,
+    "singleValue": histograms.only_value,
 }
 
 
-def _sketch(rows: Rows, part: Part, kind: SketchKind, suffix: str) -> Aggregate:
-    sketch = sketch_sql(rows.session, part, kind, rows.column, suffix)
+def _sketch(rows: Rows, part: Part, suffix: str) -> Aggregate:
     name = part.text("name")
+    if part.type in histograms.AGGREGATORS:
+        sql, values = histograms.histogram(rows, part, suffix)
+        return Aggregate(name, sql, JSON, sketch=values, held=histograms.HELD)
+    kind = AGGREGATORS[part.type]
+    sketch = sketch_sql(rows.session, part, kind, rows.column, suffix)
     if not part.flag("shouldFinalize", True):
-        return Aggregate(name, sketch, sketch_type(kind), sketch=sketch, kind=kind)
+        return Aggregate(name, sketch, sketch_type(kind), sketch=sketch, held=sketch_type(kind))
     sql, type_ = finalized(rows.session, part, kind, sketch)
-    return Aggregate(name, sql, type_, sketch=sketch, kind=kind)
+    return Aggregate(name, sql, type_, sketch=sketch, held=sketch_type(kind))
 
 
 def _filtered(rows: Rows, part: Part, conditions: list[str]) -> Aggregate:

@@ -17,7 +17,6 @@ from query.native.rows import Rows
 from query.native.sources import rows_of
 from query.sql.multi_value import members, spread
 from query.sql.scope import Output
-from query.sql.sketches import sketch_type
 from query.sql.term import Term
 from query.sql.types import BIGINT, VARCHAR
 from segments.schema import TIME_COLUMN
@@ -110,7 +109,7 @@ class Groups:
             items.append(f"{value} AS d{at}")
             keys.append(f"d{at}")
         items += [f"{self._aggregate(one, kept)} AS a{at}" for at, one in enumerate(self.aggregates)]
-        items += [f"{one.sketch} AS s{at}" for at, one in enumerate(self.aggregates) if one.kind is not None]
+        items += [f"{one.sketch} AS s{at}" for at, one in enumerate(self.aggregates) if one.held is not None]
         conditions = " WHERE FALSE" if empty else self.reading.where
         # Keys by position: a column of the table may have the same internal name.
         first = 1 if kind is None else 2
@@ -134,11 +133,7 @@ class Groups:
 
     def sketches(self) -> dict[str, Term]:
         """The sketches behind aggregates that the answer tells estimates of, by the aggregate's name."""
-        return {
-            one.name: Term(f"s{at}", sketch_type(one.kind))
-            for at, one in enumerate(self.aggregates)
-            if one.kind is not None
-        }
+        return {one.name: Term(f"s{at}", one.held) for at, one in enumerate(self.aggregates) if one.held is not None}
 
     @property
     def inner_outputs(self) -> tuple[Output, ...]:

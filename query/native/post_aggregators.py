@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from query.errors import InvalidQuery
+from query.native import histograms
 from query.native.expression_functions import as_type
 from query.native.expressions import Compiler, parsed
 from query.native.request import Part
@@ -36,7 +37,7 @@ class Names:
 
 
 _SYMBOLS = ("+", "-", "*")
-_NOT_BUILT = ("javascript", "quantile", "quantiles", "min", "max")
+_NOT_BUILT = ("javascript",)
 
 
 def post_aggregate(session: Session, part: Part, names: Names) -> Term:
@@ -60,9 +61,17 @@ def post_aggregate(session: Session, part: Part, names: Names) -> Term:
         return as_type(found, part.text("outputType")) if part.has("outputType") else found
     if kind in ("longGreatest", "longLeast", "doubleGreatest", "doubleLeast"):
         return _extreme(session, part, names)
+    return _asked(session, part, names)
+
+
+def _asked(session: Session, part: Part, names: Names) -> Term:
+    """A post-aggregator that asks what stands behind an aggregate's answer."""
+    kind = part.type
     if kind in ("stddev", "variance"):
         found = cast_to(as_number(names(part.text("fieldName"))), DOUBLE)
         return found if kind == "variance" else t.call("sqrt", DOUBLE, found.sql)
+    if kind in histograms.POST_AGGREGATORS:
+        return histograms.asked(session, part, names.sketch(part.text("fieldName")))
     if kind in POST_AGGREGATORS:
         return POST_AGGREGATORS[kind](session, part, lambda inner: _sketch_of(session, inner, names))
     if kind in _NOT_BUILT or "Sketch" in kind or kind.startswith(("approx", "moment", "tDigest")):

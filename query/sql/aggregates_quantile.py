@@ -11,37 +11,49 @@ from query.sql.types import DOUBLE, Family
 
 @aggregate("APPROX_QUANTILE", "APPROX_QUANTILE_DS", least=2, most=3)
 def _quantile(call: Aggregation) -> Term:
-    share = call.term(1).value
-    if not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise InvalidQuery(f"the quantile of {call.name} is a constant from 0 to 1")
+    share = _share(call)
+    if len(call.arguments) > 2 and call.constant(2, 1) < 1:
+        raise InvalidQuery(f"argument 3 of {call.name} is a whole number above 0")
     if call.term(0).family is Family.COMPLEX:
         from query.sql.aggregates_sketch import quantile_of_stored
 
-        return quantile_of_stored(call, float(share))
+        return quantile_of_stored(call, share)
     number = as_number(call.single())
-    return Term(call.sql("quantile_disc", cast_to(number, DOUBLE).sql, repr(float(share))), DOUBLE)
+    return Term(call.sql("quantile_disc", cast_to(number, DOUBLE).sql, repr(share)), DOUBLE)
 
 
 @aggregate("TDIGEST_QUANTILE", least=2, most=3)
 def _interpolated(call: Aggregation) -> Term:
     """Between two values, as a digest answers; exact."""
-    share = call.term(1).value
-    if not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise InvalidQuery(f"the quantile of {call.name} is a constant from 0 to 1")
+    share = _share(call)
     number = cast_to(as_number(call.single()), DOUBLE)
-    return Term(call.sql("quantile_cont", number.sql, repr(float(share))), DOUBLE)
+    return Term(call.sql("quantile_cont", number.sql, repr(share)), DOUBLE)
 
 
 @aggregate("APPROX_QUANTILE_FIXED_BUCKETS", least=5, most=6)
 def _within_bounds(call: Aggregation) -> Term:
     """Exact among the values from the lower bound up to the upper one; ``clip`` moves others to the nearer bound."""
-    share, low, high = (call.term(at).value for at in (1, 3, 4))
+    share, low, high = _share(call), _number(call, 3), _number(call, 4)
+    if call.constant(2, 1) < 1 or low >= high:
+        raise InvalidQuery(f"{call.name} takes a number of buckets above 0 and an upper limit above the lower one")
     mode = str(call.term(5).value).lower() if len(call.arguments) > 5 else "ignore"
-    if not all(isinstance(one, int | float) for one in (share, low, high)):
-        raise InvalidQuery(f"arguments 2 to 5 of {call.name} are constant numbers")
     if mode not in ("ignore", "clip", "overflow"):
         raise InvalidQuery(f"argument 6 of {call.name} is ignore, overflow or clip")
     number = cast_to(as_number(call.single()), DOUBLE).sql
     kept = f"CASE WHEN {number} >= {low!r} AND {number} < {high!r} THEN {number} END"
     kept = f"least(greatest({number}, {low!r}), {high!r})" if mode == "clip" else kept
     return Term(call.sql("quantile_disc", f"CAST({kept} AS DOUBLE)", repr(share)), DOUBLE)
+
+
+def _share(call: Aggregation) -> float:
+    share = _number(call, 1)
+    if not 0 <= share <= 1:
+        raise InvalidQuery(f"the quantile of {call.name} is a constant from 0 to 1")
+    return share
+
+
+def _number(call: Aggregation, at: int) -> float:
+    value = call.term(at).value
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InvalidQuery(f"argument {at + 1} of {call.name} is a constant number")
+    return float(value)

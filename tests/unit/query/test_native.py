@@ -213,7 +213,7 @@ def test_a_query_of_another_type_than_groupby_tells_the_same_sum() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"aggregations": summed("approxHistogram", "id")}, "'approxHistogram' is not supported"),
+        ({"aggregations": summed("spectatorHistogram", "id")}, "'spectatorHistogram' is not supported"),
         ({"aggregations": summed("thetaSketch", "user") + summed("quantilesDoublesSketch", "tags")}, "several values"),
         ({"aggregations": summed("longSun", "id")}, "aggregations[0].type: 'longSun'"),
         ({"aggregations": [{"type": "longSum", "fieldName": "id"}]}, "aggregations[0].name"),

@@ -80,6 +80,103 @@ def test_what_druid_knows_is_built_or_refused_by_name(place: str) -> None:
     assert refused == REFUSED.get(place, set())
 
 
+def ask(kind: str, **members: Any) -> dict[str, Any]:
+    return {"type": kind, "name": kind, "fieldName": "k"} | members
+
+
+def test_approximate_histograms_are_told_in_druids_shapes_and_exact() -> None:
+    found = told(
+        {"type": "approxHistogram", "fieldName": "n", "numBuckets": 5, "resolution": 50},
+        ask("quantile", probability=0.5),
+        ask("quantiles", probabilities=[0, 0.5, 1]),
+        ask("min"),
+        ask("max"),
+        ask("buckets", bucketSize=2, offset=0),
+        ask("equalBuckets", numBuckets=3),
+        ask("customBuckets", breaks=[-1, 1, 4]),
+    )
+    thirds = {"breaks": [-2.0, 0.0, 2.0, 4.0], "counts": [1.0, 2.0, 2.0]}
+    assert found == {
+        "k": {"breaks": [-1.0, 0.0, 1.0, 2.0, 3.0, 4.0], "counts": [1.0, 1.0, 1.0, 1.0, 1.0]},
+        "quantile": 2.0,
+        "quantiles": {"probabilities": [0.0, 0.5, 1.0], "quantiles": [0.0, 2.0, 4.0], "min": 0.0, "max": 4.0},
+        "min": 0.0,
+        "max": 4.0,
+        "buckets": thirds,
+        "equalBuckets": thirds,
+        "customBuckets": {"breaks": [-1.0, 1.0, 4.0], "counts": [2.0, 3.0]},
+    }
+    gap = told(
+        {"type": "approxHistogram", "fieldName": "n"},
+        ask("buckets", bucketSize=1, offset=0.5),
+        filter={"type": "in", "dimension": "n", "values": ["0", "1", "4"]},
+    )
+    assert gap["buckets"] == {"breaks": [-0.5, 0.5, 1.5, 3.5, 4.5], "counts": [1.0, 1.0, 0.0, 1.0]}
+    none: Any = {"type": "false"}
+    nothing = told({"type": "approxHistogram", "fieldName": "n"}, ask("quantile", probability=0.5), filter=none)
+    assert nothing == {"k": None, "quantile": None}
+
+
+@pytest.mark.parametrize(
+    ("mode", "outside", "counts", "ends", "median"),
+    [
+        ("overflow", (1, 2), [1, 1], (1.0, 2.0), 1.0),
+        ("ignore", (0, 0), [1, 1], (1.0, 2.0), 1.0),
+        ("clip", (0, 0), [2, 3], (1.0, 3.0), 2.0),
+    ],
+)
+def test_histograms_of_fixed_buckets_are_druids(
+    mode: str, outside: tuple[int, int], counts: list[int], ends: tuple[float, float], median: float
+) -> None:
+    found = told(
+        {
+            "type": "fixedBucketsHistogram", "fieldName": "n", "numBuckets": 2, "lowerLimit": 1, "upperLimit": 3,
+            "outlierHandlingMode": mode,
+        },
+        ask("quantile", probability=0.5), ask("min"), ask("max"),
+    )  # fmt: skip
+    assert found.pop("k") == {
+        "lowerLimit": 1.0, "upperLimit": 3.0, "numBuckets": 2, "lowerOutlierCount": outside[0], "missingValueCount": 0,
+        "upperOutlierCount": outside[1], "histogram": counts, "bucketSize": 1.0, "outlierHandlingMode": mode,
+        "count": sum(counts), "min": ends[0], "max": ends[1],
+    }  # fmt: skip
+    assert found == {"quantile": median, "min": ends[0], "max": ends[1]}
+
+
+def test_a_fold_unites_the_histograms_of_a_query_inside() -> None:
+    days = GROUPS | {
+        "dimensions": ["s"],
+        "aggregations": [{"type": "approxHistogram", "name": "h", "fieldName": "n"}],
+        "dataSource": {"type": "inline", "columnNames": ["__time", "n", "s"], "rows": [[0, 1, "a"], [0, 3, "b"]]},
+    }
+    found = answered(
+        queryType="groupBy", dataSource={"type": "query", "query": days}, intervals="1970/2000", granularity="all",
+        dimensions=[], aggregations=[{"type": "approxHistogramFold", "name": "k", "fieldName": "h"}],
+        postAggregations=[ask("max"), ask("quantile", probability=0)],
+    )  # fmt: skip
+    event = found[0]["event"]
+    assert (event["max"], event["quantile"]) == (3.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "post_aggregator", "named"),
+    [
+        ({"type": "approxHistogram", "fieldName": "n", "numBuckets": 1}, ask("min"), "numBuckets"),
+        ({"type": "approxHistogram", "fieldName": "n", "lowerLimit": 2, "upperLimit": 1}, ask("min"), "upperLimit"),
+        ({"type": "fixedBucketsHistogram", "fieldName": "n", "outlierHandlingMode": "clip"}, ask("min"), "numBuckets"),
+        ({"type": "approxHistogram", "fieldName": "n"}, ask("quantile", probability=2), "probability"),
+        ({"type": "approxHistogram", "fieldName": "n"}, ask("buckets", bucketSize=0), "bucketSize"),
+        ({"type": "approxHistogram", "fieldName": "n"}, ask("customBuckets", breaks=[2, 1]), "breaks"),
+        ({"type": "longSum", "fieldName": "n"}, ask("quantile", probability=0.5), "needs a histogram"),
+    ],
+)
+def test_a_histogram_that_cannot_be_is_refused_by_name(
+    aggregator: dict[str, Any], post_aggregator: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(InvalidQuery, match=named):
+        told(aggregator, post_aggregator)
+
+
 def post(kind: str, **members: Any) -> dict[str, Any]:
     return {"type": kind, "name": kind, "field": {"type": "fieldAccess", "fieldName": "k"}} | members
 
