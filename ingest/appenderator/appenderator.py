@@ -282,7 +282,7 @@ class Appenderator:
         return live_answer(ask, self._token, self._group, sequences, dropped_through)
 
     def chunk_bytes(self, number: int) -> bytes | None:
-        """One live chunk as an Arrow IPC stream with dictionary-encoded texts; None when it is gone."""
+        """One live chunk as an Arrow IPC stream, a spilled one with dictionary-encoded texts; None when it is gone."""
         for sequence in list(self._sequences.values()):
             for hydrant in sequence.hydrants:
                 for piece in hydrant.pieces:

@@ -62,18 +62,26 @@ def _starts_at_or_after(start: Mapping[int, int], vector: Mapping[int, int]) -> 
 
 
 def chunk_stream(piece: Piece) -> bytes | None:
-    """The chunk's rows with exactly the segment's columns, as one IPC stream."""
+    """The chunk's rows with exactly the segment's columns, as one IPC stream.
+
+    Texts in memory go as they are: making dictionaries took a fifth of what reading the rows did, for rows that are
+    few, are looked at once or twice, and come again with dictionaries when they are spilled.
+    """
     if piece.batch is not None:
-        table = pa.Table.from_batches([piece.batch])
+        table = _stored(pa.Table.from_batches([piece.batch]))
     else:
         assert piece.path is not None
         if not piece.path.exists():
             return None
         inside = Interval(piece.min_time_ms, piece.max_time_ms + 1)
-        table = pa.Table.from_batches([run.batch for run in open_runs([piece.path], inside)])
-    table = table.select([name for name in table.schema.names if not name.startswith(TIME_OF_PREFIX)])
-    table = with_dictionaries(table)
+        runs = pa.Table.from_batches([run.batch for run in open_runs([piece.path], inside)])
+        table = with_dictionaries(_stored(runs))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue().to_pybytes()
+
+
+def _stored(table: pa.Table) -> pa.Table:
+    """Without what only the task needs."""
+    return table.select([name for name in table.schema.names if not name.startswith(TIME_OF_PREFIX)])

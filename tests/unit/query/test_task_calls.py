@@ -88,3 +88,20 @@ def test_many_who_ask_at_once_share_an_assembly_and_one_who_asks_alone_never_wai
     gathering.begun(115)
     gathering.served()
     assert gathering.wait_ms(116) == 0, "the others have gone"
+
+
+def test_while_rows_arrive_the_many_are_served_the_later_the_more_they_are() -> None:
+    gathering = Gathering(10, pace_ms=2)
+    gathering.begun(100)
+    for _ in range(50):
+        gathering.served()
+    assert gathering.wait_ms(101) == 9, "the same rows as before"
+    gathering.found_news()
+    assert gathering.wait_ms(101) == 99 and gathering.wait_ms(200) == 0
+    gathering.begun(200)
+    gathering.found_news()
+    gathering.served()
+    assert gathering.wait_ms(201) == 0, "alone"
+    for _ in range(3):
+        gathering.served()
+    assert gathering.wait_ms(201) == 9, "a few"
