@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import siltstone
 from ingest.overlord.replays import ReplayPorts, Replays
 from query.sql.frame import FUNCTIONS
-from server.api.answers import install_error_answers
+from server.api.answers import Endpoint, install_error_answers
 from server.api.avatica import avatica_router
 from server.api.cluster import cluster_router
 from server.api.coordinator import coordinator_router
@@ -20,12 +20,12 @@ from server.api.datasources import datasources_router
 from server.api.described import describe
 from server.api.internal import internal_routes
 from server.api.lookups import lookup_router
-from server.api.native import native_router
+from server.api.native import NATIVE_PATH, native_endpoint, native_router
 from server.api.plan import plan_router
 from server.api.quarantine import quarantine_router
 from server.api.replay import replay_router
 from server.api.sampler import sampler_router
-from server.api.sql import sql_router
+from server.api.sql import SQL_PATH, sql_endpoint, sql_router
 from server.api.status import status_router
 from server.api.supervisors import supervisor_router
 from server.api.tasks import task_router
@@ -33,6 +33,7 @@ from server.api.trail import trail_router
 from server.api.verify import verify_router
 from server.api.worker import worker_router
 from server.avatica.service import AvaticaService
+from server.direct import Direct
 from server.forwarding import READ_S, Forwarding
 from server.metrics import Metrics
 from server.parts import Parts
@@ -73,19 +74,21 @@ def build_app(parts: Parts) -> ASGIApp:
         app.include_router(quarantine_router(parts.store, parts.storage, parts.scratch))
     if parts.middle_manager is not None:
         app.include_router(worker_router(parts.middle_manager, parts.address))
+    endpoints: dict[str, Endpoint] = {}
     if parts.queries is not None:
-        app.include_router(sql_router(parts.queries))
-        app.include_router(native_router(parts.queries))
+        endpoints = {SQL_PATH: sql_endpoint(parts.queries), NATIVE_PATH: native_endpoint(parts.queries)}
+        app.include_router(sql_router(parts.queries, endpoints[SQL_PATH]))
+        app.include_router(native_router(parts.queries, endpoints[NATIVE_PATH]))
     if parts.queries is not None and parts.jdbc is not None:
         functions = sorted(FUNCTIONS)
         service = AvaticaService(parts.queries, parts.jdbc, parts.address, siltstone.__version__, functions)
         app.include_router(avatica_router(service))
     if parts.catalog is not None:
         app.include_router(datasources_router(parts.catalog))
-    inner: ASGIApp = app
+    inner: ASGIApp = Direct(app, {path + end: run for path, run in endpoints.items() for end in ("", "/")})
     if "api" in parts.settings.roles:
         longest_s = parts.settings.query.timeout_ms / 1_000
-        inner = Forwarding(app, ProcessTargets(parts), max(READ_S, longest_s + ANSWER_S))
+        inner = Forwarding(inner, ProcessTargets(parts), max(READ_S, longest_s + ANSWER_S))
     return Measured(inner, parts.metrics)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
@@ -54,38 +55,37 @@ class NotFound(ServiceError):
     """The thing in the path does not exist."""
 
 
+Endpoint = Callable[[Request], Awaitable[Response]]
+"""What answers a request; it may raise."""
+
+
 def install_error_answers(app: FastAPI) -> None:
     """Registers the handlers; every error body is JSON with an ``error`` text."""
 
-    async def on_query_error(request: Request, error: Exception) -> Response:
-        assert isinstance(error, QueryError)
-        return JsonResponse(error.body(), error.status)
+    async def answer(request: Request, error: Exception) -> Response:
+        return error_answer(request, error)
 
-    async def on_service_error(request: Request, error: Exception) -> Response:
-        assert isinstance(error, ServiceError)
-        return JsonResponse(error_body(error), status_of(error))
+    for kind in (ServiceError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, answer)
 
-    async def on_http_error(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        return JsonResponse({"error": str(error.detail)}, error.status_code)
 
-    async def on_validation(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        faults = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()]
-        return JsonResponse({"error": "; ".join(faults)}, 400)
-
-    async def on_bug(request: Request, error: Exception) -> Response:
-        if isinstance(error.__cause__, ServiceError):
-            # An answer that had begun and broke off: its own place has told of it.
-            return JsonResponse(error_body(error.__cause__), status_of(error.__cause__))
-        log.error("request broke", path=request.url.path, error=repr(error), exc_info=error)
-        return JsonResponse({"error": f"internal error: {type(error).__name__}; the log has the details"}, 500)
-
-    app.add_exception_handler(QueryError, on_query_error)
-    app.add_exception_handler(ServiceError, on_service_error)
-    app.add_exception_handler(HTTPException, on_http_error)
-    app.add_exception_handler(RequestValidationError, on_validation)
-    app.add_exception_handler(Exception, on_bug)
+def error_answer(request: Request, error: Exception) -> Response:
+    """The answer to a request that raised."""
+    match error:
+        case QueryError():
+            return JsonResponse(error.body(), error.status)
+        case ServiceError():
+            return JsonResponse(error_body(error), status_of(error))
+        case HTTPException():
+            return JsonResponse({"error": str(error.detail)}, error.status_code)
+        case RequestValidationError():
+            faults = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()]
+            return JsonResponse({"error": "; ".join(faults)}, 400)
+    if isinstance(error.__cause__, ServiceError):
+        # An answer that had begun and broke off: its own place has told of it.
+        return JsonResponse(error_body(error.__cause__), status_of(error.__cause__))
+    log.error("request broke", path=request.url.path, error=repr(error), exc_info=error)
+    return JsonResponse({"error": f"internal error: {type(error).__name__}; the log has the details"}, 500)
 
 
 def status_of(error: ServiceError) -> int:

@@ -15,12 +15,13 @@ from starlette.responses import Response
 from query.errors import InvalidQuery
 from query.session import Seen
 from server.api import openapi
-from server.api.answers import BadRequest
+from server.api.answers import BadRequest, Endpoint
 from server.api.requests import flag, json_of
 from server.api.seen import add_seen, seen_of
 from server.api.sql import QUERIES_AT_ONCE, QUERY_ID, QueryService
 from server.api.streaming import Body, Cancel, answered
 
+NATIVE_PATH = "/druid/v2"
 PRETTY = ("pretty", openapi.FLAG, "indents the answer; also true without a value")
 
 
@@ -69,9 +70,8 @@ class QueryServices(QueryService, NativeService, Protocol):
     """A query node that answers SQL and native queries."""
 
 
-def native_router(queries: NativeService) -> APIRouter:
-    """``POST`` and ``DELETE`` under ``/druid/v2``."""
-    router = APIRouter(prefix="/druid/v2", tags=["queries"])
+def native_endpoint(queries: NativeService) -> Endpoint:
+    """What answers native queries."""
     limiter = CapacityLimiter(QUERIES_AT_ONCE)
 
     async def run(request: Request) -> Response:
@@ -84,6 +84,12 @@ def native_router(queries: NativeService) -> APIRouter:
         asked = NativeAsked(body, flag(request, "pretty"), seen_of(request))
         return await answered(request, lambda begun: _begin(queries, asked, begun), limiter)
 
+    return run
+
+
+def native_router(queries: NativeService, run: Endpoint) -> APIRouter:
+    """``POST`` (which ``run`` answers) and ``DELETE`` under ``/druid/v2``."""
+    router = APIRouter(prefix=NATIVE_PATH, tags=["queries"])
     router.post("", openapi_extra=openapi.body(openapi.NATIVE) | openapi.parameters(PRETTY))(run)
     router.post("/", include_in_schema=False)(run)
 

@@ -18,7 +18,7 @@ from query.model import PlannedQuery, ResultFormat, SqlParameter, SqlRequest
 from query.results import CONTENT_TYPES, render
 from query.session import Seen
 from server.api import openapi
-from server.api.answers import BadRequest, JsonResponse
+from server.api.answers import BadRequest, Endpoint, JsonResponse
 from server.api.requests import body_of, json_of
 from server.api.seen import add_seen, seen_of
 from server.api.streaming import Body, Cancel, answered
@@ -27,6 +27,7 @@ from server.config_secrets import masked
 QUERY_ID = re.compile(r"[!-~](?:[ -~]{0,248}[!-~])?")
 """What goes back as a header: visible ASCII, spaces inside."""
 STATEMENTS = {"text/plain": "the statement", "application/x-www-form-urlencoded": "the statement, URL-encoded, no name"}
+SQL_PATH = "/druid/v2/sql"
 QUERIES_AT_ONCE = 200
 """Threads that wait for an answer; how many run at once the engine decides."""
 
@@ -83,9 +84,8 @@ class QueryService(Protocol):
         ...
 
 
-def sql_router(queries: QueryService) -> APIRouter:
-    """``POST`` and ``DELETE`` under ``/druid/v2/sql``."""
-    router = APIRouter(prefix="/druid/v2/sql", tags=["queries"])
+def sql_endpoint(queries: QueryService) -> Endpoint:
+    """What answers statements."""
     limiter = CapacityLimiter(QUERIES_AT_ONCE)
 
     async def run(request: Request) -> Response:
@@ -93,6 +93,12 @@ def sql_router(queries: QueryService) -> APIRouter:
         sql, seen = await _request_of(request), seen_of(request)
         return await answered(request, lambda begun: _begin(queries, sql, seen, begun), limiter)
 
+    return run
+
+
+def sql_router(queries: QueryService, run: Endpoint) -> APIRouter:
+    """``POST`` (which ``run`` answers) and ``DELETE`` under ``/druid/v2/sql``."""
+    router = APIRouter(prefix=SQL_PATH, tags=["queries"])
     router.post("", openapi_extra=openapi.body(openapi.SQL, STATEMENTS))(run)
     router.post("/", include_in_schema=False)(run)
 

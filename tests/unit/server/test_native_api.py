@@ -15,7 +15,7 @@ from query.node import NOTHING, Begun, ignored
 from query.session import Seen, read
 from query.sql.metadata import NoSystemTables
 from server.api.answers import install_error_answers
-from server.api.native import native_router
+from server.api.native import native_endpoint, native_router
 from server.api.seen import SEEN_HEADER
 from tests.conformance import tables
 from tests.conformance.engine import run
@@ -75,7 +75,7 @@ def service() -> Recorded:
 def http(service: Recorded) -> TestClient:
     app = FastAPI()
     install_error_answers(app)
-    app.include_router(native_router(service))
+    app.include_router(native_router(service, native_endpoint(service)))
     return TestClient(app, raise_server_exceptions=False)
 
 

@@ -20,7 +20,7 @@ from segments.cache import SegmentCache
 from segments.live import ChunkInfo, LiveAnswer, LiveAsk
 from segments.storage.memory import MemoryDeepStorage
 from server.api.answers import install_error_answers
-from server.api.sql import sql_router
+from server.api.sql import sql_endpoint, sql_router
 from server.config import Settings
 from server.directory import LOOK_MS, Directory
 from server.forwarding import Forwarding
@@ -65,7 +65,7 @@ class Node:
         self.node.start()
         app = FastAPI()
         install_error_answers(app)
-        app.include_router(sql_router(self.node))
+        app.include_router(sql_router(self.node, sql_endpoint(self.node)))
         self.http = Listening(app)
 
     def stop(self) -> None:
