@@ -20,12 +20,12 @@ from server.api.datasources import datasources_router
 from server.api.described import describe
 from server.api.internal import internal_routes
 from server.api.lookups import lookup_router
-from server.api.native import NATIVE_PATH, native_endpoint, native_router
+from server.api.native import QueryServices, native_endpoint, native_router
 from server.api.plan import plan_router
 from server.api.quarantine import quarantine_router
 from server.api.replay import replay_router
 from server.api.sampler import sampler_router
-from server.api.sql import SQL_PATH, sql_endpoint, sql_router
+from server.api.sql import sql_endpoint, sql_router
 from server.api.status import status_router
 from server.api.supervisors import supervisor_router
 from server.api.tasks import task_router
@@ -74,11 +74,7 @@ def build_app(parts: Parts) -> ASGIApp:
         app.include_router(quarantine_router(parts.store, parts.storage, parts.scratch))
     if parts.middle_manager is not None:
         app.include_router(worker_router(parts.middle_manager, parts.address))
-    endpoints: dict[str, Endpoint] = {}
-    if parts.queries is not None:
-        endpoints = {SQL_PATH: sql_endpoint(parts.queries), NATIVE_PATH: native_endpoint(parts.queries)}
-        app.include_router(sql_router(parts.queries, endpoints[SQL_PATH]))
-        app.include_router(native_router(parts.queries, endpoints[NATIVE_PATH]))
+    endpoints = {} if parts.queries is None else _include_queries(app, parts.queries)
     if parts.queries is not None and parts.jdbc is not None:
         functions = sorted(FUNCTIONS)
         service = AvaticaService(parts.queries, parts.jdbc, parts.address, siltstone.__version__, functions)
@@ -90,6 +86,14 @@ def build_app(parts: Parts) -> ASGIApp:
         longest_s = parts.settings.query.timeout_ms / 1_000
         inner = Forwarding(inner, ProcessTargets(parts), max(READ_S, longest_s + ANSWER_S))
     return Measured(inner, parts.metrics)
+
+
+def _include_queries(app: FastAPI, queries: QueryServices) -> dict[str, Endpoint]:
+    """The routes of queries; what answers them, by path."""
+    of_sql, of_native = sql_endpoint(queries), native_endpoint(queries)
+    app.include_router(sql_router(queries, of_sql))
+    app.include_router(native_router(queries, of_native))
+    return {"/druid/v2/sql": of_sql, "/druid/v2": of_native}
 
 
 class Measured:

@@ -59,12 +59,14 @@ class Aggregation:
         distinct = "DISTINCT " if self.distinct else ""
         ordered = self.order if order is None else order
         called = f"{duckdb_name}({distinct}{', '.join(arguments)}{ordered}){self.suffix}"
-        splitting = self.rows.session.splitting
-        if splitting is None:
-            return called
         if distinct or ordered:
-            raise CannotSplit(called)
-        return splitting.merged(duckdb_name, called)
+            _refuse_split(self)
+        return self.parted(duckdb_name, called)
+
+    def parted(self, kind: str, called: str) -> str:
+        """The call, or where the statement is split what stands for it."""
+        splitting = self.rows.session.splitting
+        return called if splitting is None else splitting.merged(kind, called)
 
     def different(self, counted: Term) -> Term:
         """The number of different values."""
@@ -256,7 +258,7 @@ def _extreme(call: Aggregation) -> Term:
         return Term(f"epoch_ms({call.sql(name, value.time_column)})", value.type)
     if value.family in (Family.ARRAY, Family.COMPLEX):
         raise InvalidQuery(f"{call.name} of {value.type.name} is not supported")
-    return Term(t.extreme_sql(name, value, call.suffix), value.type)
+    return Term(call.parted(name, t.extreme_sql(name, value, call.suffix)), value.type)
 
 
 def _bits(name: str) -> None:

@@ -21,7 +21,6 @@ from server.api.seen import add_seen, seen_of
 from server.api.sql import QUERIES_AT_ONCE, QUERY_ID, QueryService
 from server.api.streaming import Body, Cancel, answered
 
-NATIVE_PATH = "/druid/v2"
 PRETTY = ("pretty", openapi.FLAG, "indents the answer; also true without a value")
 
 
@@ -89,7 +88,7 @@ def native_endpoint(queries: NativeService) -> Endpoint:
 
 def native_router(queries: NativeService, run: Endpoint) -> APIRouter:
     """``POST`` (which ``run`` answers) and ``DELETE`` under ``/druid/v2``."""
-    router = APIRouter(prefix=NATIVE_PATH, tags=["queries"])
+    router = APIRouter(prefix="/druid/v2", tags=["queries"])
     router.post("", openapi_extra=openapi.body(openapi.NATIVE) | openapi.parameters(PRETTY))(run)
     router.post("/", include_in_schema=False)(run)
 

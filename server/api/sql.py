@@ -27,7 +27,6 @@ from server.config_secrets import masked
 QUERY_ID = re.compile(r"[!-~](?:[ -~]{0,248}[!-~])?")
 """What goes back as a header: visible ASCII, spaces inside."""
 STATEMENTS = {"text/plain": "the statement", "application/x-www-form-urlencoded": "the statement, URL-encoded, no name"}
-SQL_PATH = "/druid/v2/sql"
 QUERIES_AT_ONCE = 200
 """Threads that wait for an answer; how many run at once the engine decides."""
 
@@ -98,7 +97,7 @@ def sql_endpoint(queries: QueryService) -> Endpoint:
 
 def sql_router(queries: QueryService, run: Endpoint) -> APIRouter:
     """``POST`` (which ``run`` answers) and ``DELETE`` under ``/druid/v2/sql``."""
-    router = APIRouter(prefix=SQL_PATH, tags=["queries"])
+    router = APIRouter(prefix="/druid/v2/sql", tags=["queries"])
     router.post("", openapi_extra=openapi.body(openapi.SQL, STATEMENTS))(run)
     router.post("/", include_in_schema=False)(run)
 
