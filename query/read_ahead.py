@@ -3,7 +3,7 @@
 A worker that waits for a reader is a worker that nobody else can use, and readers may take minutes: a BI tool that
 pages, a browser on a slow line. Most answers are one batch that is not full, whose end has come with it: the worker is
 free before the batch is handed on. Else a thread reads ahead, a little in memory, the rest in a file without a name,
-up to a bound. Past it the worker waits.
+up to a bound, and up to another with all other answers. Past it the worker waits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import IO
@@ -26,14 +26,48 @@ from query.result_cache import KeptRun
 from query.runs import Run
 from query.worker_wire import BATCH_ROWS
 
+_LOOK_S = 0.5
+
+
+class Room:
+    """Bytes that all answers together may keep waiting, in memory and on disk; for any thread."""
+
+    def __init__(self, memory_bytes: int = 256 << 20, disk_bytes: int = 8 << 30) -> None:
+        self._lock = threading.Lock()
+        self.memory_left = memory_bytes
+        self.disk_left = disk_bytes
+
+    def take_memory(self, size: int, always: bool = False) -> bool:
+        """Whether there was room; ``always`` takes it also where there is none."""
+        with self._lock:
+            if not always and size > self.memory_left:
+                return False
+            self.memory_left -= size
+            return True
+
+    def take_disk(self, size: int) -> bool:
+        """Whether there was room."""
+        with self._lock:
+            if size > self.disk_left:
+                return False
+            self.disk_left -= size
+            return True
+
+    def give_back(self, memory: int = 0, disk: int = 0) -> None:
+        """What was taken before."""
+        with self._lock:
+            self.memory_left += memory
+            self.disk_left += disk
+
 
 @dataclass(frozen=True, slots=True)
 class AheadSettings:
-    """Bytes of one answer that wait in memory, and in a file in ``folder``."""
+    """Bytes of one answer that wait in memory, and in a file in ``folder``; ``room`` is what it shares with others."""
 
     folder: Path
     memory_bytes: int = 8 << 20
     disk_bytes: int = 1 << 30
+    room: Room = field(default_factory=Room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +89,7 @@ class ReadAhead:
         self._in_memory = 0
         self._file: IO[bytes] | None = None
         self._file_end = 0
+        self._file_room = 0  # taken for the file, which keeps its size until nothing waits in it
         self._is_read_out = False
         self._is_closed = False
         self._error: QueryError | None = None
@@ -105,6 +140,8 @@ class ReadAhead:
             self._thread.join()
         self._run.close()
         self._drop_file()
+        self._settings.room.give_back(memory=self._in_memory)
+        self._in_memory = 0
 
     def _taken(self) -> pa.RecordBatch | None:
         with self._changed:
@@ -119,8 +156,9 @@ class ReadAhead:
             batch = self._loaded(found) if isinstance(found, _Stored) else found
             if not isinstance(found, _Stored):
                 self._in_memory -= found.nbytes
-            if not any(isinstance(one, _Stored) for one in self._ready):
-                self._file_end = 0
+                self._settings.room.give_back(memory=found.nbytes)
+            if self._file_end and not any(isinstance(one, _Stored) for one in self._ready):
+                self._empty_file()
             self._changed.notify_all()
             return batch
 
@@ -147,22 +185,41 @@ class ReadAhead:
     def _kept(self, batch: pa.RecordBatch) -> bool:
         """Keeps one more batch, once there is room for it; False when nobody wants it any more. Of a query that was
         stopped it keeps nothing: the worker is free as soon as it has heard, however slow the reader."""
+        content: pa.Buffer | None = None
         with self._changed:
             while not self._is_closed:
                 if self._run.is_cancelled:
                     return True
-                if not self._ready or self._in_memory + batch.nbytes <= self._settings.memory_bytes:
+                if self._has_memory_for(batch.nbytes):
                     self._in_memory += batch.nbytes
                     self._ready.append(batch)
                     self._changed.notify_all()
                     return True
-                content = batch.serialize()
-                if self._file_end + content.size <= self._settings.disk_bytes:
+                content = batch.serialize() if content is None else content
+                if self._has_disk_for(content.size):
                     self._ready.append(self._stored(content))
                     self._changed.notify_all()
                     return True
-                self._changed.wait()
+                # What others give back nobody tells.
+                self._changed.wait(_LOOK_S)
             return False
+
+    def _has_memory_for(self, size: int) -> bool:
+        """Takes it if so. A reader for whom nothing is ready gets the batch by memory, whatever waits for others, if
+        the disk has no room either."""
+        room = self._settings.room
+        if self._ready:
+            return self._in_memory + size <= self._settings.memory_bytes and room.take_memory(size)
+        return room.take_memory(size, always=room.disk_left < size)
+
+    def _has_disk_for(self, size: int) -> bool:
+        """Takes it if so."""
+        end = self._file_end + size
+        growth = max(end - self._file_room, 0)
+        if end > self._settings.disk_bytes or not self._settings.room.take_disk(growth):
+            return False
+        self._file_room += growth
+        return True
 
     def _stored(self, content: pa.Buffer) -> _Stored:
         if self._file is None:
@@ -177,7 +234,14 @@ class ReadAhead:
         content = os.pread(self._file.fileno(), place.size, place.begin)
         return pa.ipc.read_record_batch(pa.py_buffer(content), self._run.schema)
 
+    def _empty_file(self) -> None:
+        if self._file is not None:
+            os.ftruncate(self._file.fileno(), 0)
+        self._settings.room.give_back(disk=self._file_room)
+        self._file_end = self._file_room = 0
+
     def _drop_file(self) -> None:
+        self._empty_file()
         file, self._file = self._file, None
         if file is not None:
             file.close()

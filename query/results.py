@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -27,7 +28,7 @@ CONTENT_TYPES = {
     ResultFormat.CSV: "text/csv",
     ResultFormat.ARROW: "application/vnd.apache.arrow.stream",
 }
-_ROWS_A_CHUNK = 8_192
+_PART_BYTES = 1 << 20
 _PIECE = 32_768
 """Characters that are worth sending by themselves."""
 _LINES = (ResultFormat.OBJECT_LINES, ResultFormat.ARRAY_LINES)
@@ -45,26 +46,20 @@ def render(batches: Iterable[pa.RecordBatch], planned: PlannedQuery, request: Sq
         yield from arrow_pieces(batches, planned)
         return
     writer = _writer(planned, request.result_format)
-    rows = _row_chunks(batches, writer, planned)
-    first = next(rows, None)
-    held = writer.opening
-    written = False
-    for chunk in _chained(_header(planned, request, writer), first, rows):
-        joined = writer.between.join(chunk)
-        held += writer.between + joined if written else joined
-        written = True
+    texts = _texts(batches, writer, planned)
+    first = next(texts, None)
+    # A slow client's answer rests between two pieces: nothing but the piece and one batch may be held then.
+    texts = chain(_header(planned, request, writer), [] if first is None else [first], texts)
+    del first
+    held, between = writer.opening, ""
+    for text in texts:
+        held += between + text
+        between = writer.between
+        del text
         if len(held) >= _PIECE:
-            yield held.encode()
-            held = ""
-    yield (held + (writer.closing if written else writer.closing_empty)).encode()
-
-
-def _chained(header: list[str], first: list[str] | None, rest: Iterator[list[str]]) -> Iterator[list[str]]:
-    if header:
-        yield header
-    if first is not None:
-        yield first
-    yield from rest
+            piece, held = held.encode(), ""
+            yield piece
+    yield (held + (writer.closing if between else writer.closing_empty)).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +113,26 @@ def _header(planned: PlannedQuery, request: SqlRequest, writer: _Writer) -> list
     return [writer.row(tuple(map(spell, row))) for row in rows]
 
 
-def _row_chunks(batches: Iterable[pa.RecordBatch], writer: _Writer, planned: PlannedQuery) -> Iterator[list[str]]:
+def _texts(batches: Iterable[pa.RecordBatch], writer: _Writer, planned: PlannedQuery) -> Iterator[str]:
+    """The rows, some of them in each text."""
     for batch in batches:
-        for start in range(0, batch.num_rows, _ROWS_A_CHUNK):
-            part = batch.slice(start, _ROWS_A_CHUNK)
-            cells = [
-                _column(part.column(at), column.type, planned.time_zone, planned.stringify_arrays, writer.is_json)
-                for at, column in enumerate(planned.result_columns)
-            ]
-            yield list(map(writer.row, zip(*cells, strict=True)))
+        for part in parts_of(batch):
+            yield _text(part, writer, planned)
+
+
+def _text(part: pa.RecordBatch, writer: _Writer, planned: PlannedQuery) -> str:
+    cells = [
+        _column(part.column(at), column.type, planned.time_zone, planned.stringify_arrays, writer.is_json)
+        for at, column in enumerate(planned.result_columns)
+    ]
+    return writer.between.join(map(writer.row, zip(*cells, strict=True)))
+
+
+def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows of a batch, no more at once than make about 1 MiB: as texts they are many times that."""
+    step = max(_PART_BYTES * batch.num_rows // max(batch.nbytes, 1), 1)
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
 
 
 def json_cells(array: pa.Array[Any], type_: SqlType) -> list[str]:

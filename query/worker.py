@@ -49,7 +49,8 @@ _PR_SET_PDEATHSIG = 1
 _TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
 _OWN_TABLES = re.compile(r"\s*WITH(\s+RECURSIVE)?\s", re.IGNORECASE)
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result")
-PIECE_BYTES_MAX = 128 * 2**20
+ROW_BYTES_MAX = 128 * 2**20
+_PIECE_BYTES = 4 * 2**20
 # Statements that were examined and found good, and how long one may be to be remembered.
 _REMEMBERED, _REMEMBERED_CHARS = 256, 10_000
 
@@ -321,11 +322,11 @@ def _listen(connection: socket.socket, sandbox: Sandbox, jobs: queue.SimpleQueue
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces that the server can hold several of, however long its texts are."""
-    if batch.nbytes <= PIECE_BYTES_MAX:
+    """The batch in pieces of which the server can hold many, however long its texts are."""
+    if batch.nbytes <= _PIECE_BYTES or (batch.num_rows <= 1 and batch.nbytes <= ROW_BYTES_MAX):
         yield batch
     elif batch.num_rows <= 1:
-        raise RowTooLarge(f"a row of the answer has {batch.nbytes} bytes; at most {PIECE_BYTES_MAX} are sent")
+        raise RowTooLarge(f"a row of the answer has {batch.nbytes} bytes; at most {ROW_BYTES_MAX} are sent")
     else:
         half = batch.num_rows // 2
         yield from _pieces(batch.slice(0, half))

@@ -1,7 +1,8 @@
 """Cuts times down to granularity buckets in named time zones, and whole Arrow arrays at once."""
 
+import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from segments.civil import DAY_MS, HOUR_MS, MAX_ROW_TIME_MS, MIN_ROW_TIME_MS, format_iso_ms
+from segments.civil import DAY_MS, HOUR_MS, MAX_ROW_TIME_MS, MIN_ROW_TIME_MS, MINUTE_MS, format_iso_ms
 from segments.errors import InvalidGranularity, InvalidInterval
 from segments.interval import Granularity, Interval
 
@@ -18,21 +19,39 @@ Int64Array = npt.NDArray[np.int64]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_OF_THE_HOST = ("localtime", "posix", "right/", "Factory")
+_OFFSET = re.compile(r"([+-])([01][0-9]|2[0-3])(?::?([0-5][0-9]))?")
 # Python's dates end at both ends of this range; a zone's offset is constant that far out, so clamping is exact.
 _FIRST_LOOKUP_MS, _LAST_LOOKUP_MS = MIN_ROW_TIME_MS + 2 * DAY_MS, MAX_ROW_TIME_MS - 2 * DAY_MS
 
 
 @lru_cache(maxsize=64)
-def zone_of(name: str) -> ZoneInfo:
-    """The zone of an IANA name.
+def zone_of(name: str) -> tzinfo:
+    """The zone of an IANA name, or of an offset such as +05:30.
 
     Raises:
         InvalidGranularity: there is no such zone.
     """
+    fixed_ms = fixed_offset_ms(name)
+    if fixed_ms is not None:
+        return timezone(timedelta(milliseconds=fixed_ms))
     try:
+        if name.startswith(_OF_THE_HOST):
+            # Files beside the zones: the host's own zone, and zones that count leap seconds.
+            raise ZoneInfoNotFoundError
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidGranularity(f"time zone {name!r} is unknown; use an IANA name such as Europe/Berlin") from error
+        cure = "use an IANA name such as Europe/Berlin, or an offset such as +05:30"
+        raise InvalidGranularity(f"time zone {name!r} is unknown; {cure}") from error
+
+
+def fixed_offset_ms(name: str) -> int | None:
+    """How far a zone that is named by its offset is ahead of UTC; None for other names."""
+    match = _OFFSET.fullmatch(name)
+    if match is None:
+        return None
+    ahead_ms = int(match[2]) * HOUR_MS + int(match[3] or 0) * MINUTE_MS
+    return -ahead_ms if match[1] == "-" else ahead_ms
 
 
 def offset_ms(time_ms: int, zone_name: str) -> int:

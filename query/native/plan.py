@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -80,12 +81,12 @@ class NativePlan:
 
     def pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
         """The body of the answer as a stream whose memory is one batch; ends early when ``batches`` raises."""
-        from query.results import json_cells
+        from query.results import json_cells, parts_of
 
         def rows() -> Iterator[tuple[str, ...]]:
-            for batch in batches:
+            for part in chain.from_iterable(map(parts_of, batches)):
                 cells = [
-                    json_cells(batch.column(at), column.type) for at, column in enumerate(self.planned.result_columns)
+                    json_cells(part.column(at), column.type) for at, column in enumerate(self.planned.result_columns)
                 ]
                 yield from zip(*cells, strict=True)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from query.errors import InvalidQuery
 from segments.civil import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, add_months, month_number, month_start_ms, parse_iso_ms
 from segments.errors import InvalidValue
-from segments.truncation import offset_ms, to_utc_ms, zone_of
+from segments.truncation import fixed_offset_ms, offset_ms, to_utc_ms, zone_of
 
 WEEK_ANCHOR_MS = 4 * DAY_MS  # Monday, 1970-01-05
 _PERIOD = re.compile(
@@ -81,7 +81,7 @@ def known_zone(name: str) -> str:
         zone_of(name)
     except InvalidValue as error:
         raise InvalidQuery(str(error)) from error
-    return "UTC" if name in ("UTC", "Etc/UTC", "Z") else name
+    return "UTC" if name in ("UTC", "Etc/UTC", "Z") or fixed_offset_ms(name) == 0 else name
 
 
 def parse_time_ms(text: str, zone: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from query.sql.calendar_math import Span, day_anchor_ms, fixed_anchor_ms, whole_ms
 from query.sql.term import text_sql
 from segments.civil import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
-from segments.truncation import offset_ms
+from segments.truncation import fixed_offset_ms, offset_ms
 
 _LIFT = 2**61
 _EPOCH = "TIMESTAMP '1970-01-01'"
@@ -21,12 +21,20 @@ def local(utc_ms: str, zone: str) -> str:
     """Milliseconds as the clock of a zone shows them."""
     if zone == "UTC":
         return utc_ms
+    fixed_ms = fixed_offset_ms(zone)
+    if fixed_ms is not None:
+        return f"({utc_ms} + {fixed_ms})"
     return f"epoch_ms(timezone({text_sql(zone)}, make_timestamptz(CAST({utc_ms} AS BIGINT) * 1000)))"
 
 
 def utc(local_ms: str, zone: str) -> str:
     """Civil milliseconds of a zone as milliseconds UTC."""
-    return local_ms if zone == "UTC" else f"epoch_ms(timezone({text_sql(zone)}, {stamp(local_ms)}))"
+    if zone == "UTC":
+        return local_ms
+    fixed_ms = fixed_offset_ms(zone)
+    if fixed_ms is not None:
+        return f"({local_ms} - {fixed_ms})"
+    return f"epoch_ms(timezone({text_sql(zone)}, {stamp(local_ms)}))"
 
 
 def remainder(value: str, width: int, anchor: int = 0) -> str:

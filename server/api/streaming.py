@@ -11,6 +11,7 @@ import contextlib
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol, TypeVar
 
 import anyio
@@ -124,7 +125,7 @@ class _Stream(Response):
         del self.headers["content-length"]
         self._query = body.query
         self._rest = body.rest
-        self._pieces = _chained(body.first, body.rest)
+        self._pieces: Iterator[bytes] = chain((body.first,), body.rest)
         if is_gzip:
             self.headers["Content-Encoding"] = "gzip"
             self.headers["Vary"] = "Accept-Encoding"
@@ -159,11 +160,6 @@ class _Stream(Response):
             closable = getattr(self._rest, "close", None)
             if closable is not None:
                 closable()
-
-
-def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
 
 
 def _gzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ from ingest.clock import SystemClock
 from query.clock import Clock
 from query.engine import Engine, EngineSettings
 from query.errors import QueryCancelled, QueryFailed
-from query.read_ahead import AheadSettings, ReadAhead
+from query.read_ahead import AheadSettings, ReadAhead, Room
 from query.runs import Run, Worker
 from query.worker_wire import Job, Kind, send
 
@@ -75,6 +75,25 @@ def test_beyond_the_bound_the_worker_waits_for_its_reader(engine: Engine, tmp_pa
     assert ahead._file_end <= 500_000
     ahead.close()
     assert engine.running == 0
+
+
+def test_answers_together_keep_no_more_than_their_room(tmp_path: Path) -> None:
+    room = Room(100_000, 300_000)
+    settings = AheadSettings(tmp_path, room=room)
+    pool = Engine(EngineSettings(workers=2, threads=1), [tmp_path / "files"], tmp_path / "spill", SystemClock())
+    pool.start()
+    both = [ReadAhead(pool.run(ENDLESS, []), settings) for _ in range(2)]
+    sources = [one.batches() for one in both]
+    for _ in range(20):
+        # Neither starves where the other has taken all the room there is.
+        for source in sources:
+            next(source)
+    until(lambda: room.disk_left < 70_000)
+    assert room.disk_left >= 0 and sum(one._file_end for one in both) <= 300_000
+    for one in both:
+        one.close()
+    assert (room.memory_left, room.disk_left) == (100_000, 300_000)
+    pool.stop()
 
 
 def test_a_small_answer_needs_no_thread_and_one_that_is_left_ends_its_query(engine: Engine, tmp_path: Path) -> None:

@@ -157,6 +157,13 @@ def test_rows_are_taken_one_batch_at_a_time() -> None:
     assert [row["x"] for row in rows] == [0] * 8_192 + [1] * 8_192 + [2] * 8_192
 
 
+def test_wide_rows_are_written_in_pieces_of_which_a_server_can_hold_many() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(["é" * 1_000] * 4_096)], names=["0"])
+    column = ResultColumn("x", "STRING", "VARCHAR", VARCHAR)
+    pieces = list(render([batch], PlannedQuery((), "", (column,), None, "UTC", 0, True), SqlRequest("")))
+    assert max(map(len, pieces)) < 2 << 20 and json.loads(b"".join(pieces)) == [{"x": "é" * 1_000}] * 4_096
+
+
 def test_a_small_answer_is_one_piece() -> None:
     batches = [pa.RecordBatch.from_arrays([pa.array([number])], names=["0"]) for number in range(3)]
     column = ResultColumn("x", "LONG", "BIGINT", BIGINT)

@@ -33,7 +33,7 @@ EDGES = (
 )
 
 
-@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("zone", [*ZONES, "-03:30", "+0545"])
 @pytest.mark.parametrize("origin", ["NULL", "TIMESTAMP '2024-01-31 06:00:00'"])
 def test_buckets_in_sql_are_those_computed_while_planning(zone: str, origin: str) -> None:
     parts = ", ".join(f"TIME_FLOOR(__time, '{period}', {origin}, '{zone}')" for period in PERIODS)
@@ -43,6 +43,24 @@ def test_buckets_in_sql_are_those_computed_while_planning(zone: str, origin: str
         at = parse_iso_ms(moment)
         expected = [format_iso_ms(floor_ms(at, parse_span(period), zone, origin_ms)) for period in PERIODS]
         assert found == expected, moment
+
+
+@pytest.mark.parametrize(("offset", "zone"), [("+05:30", "Asia/Kolkata"), ("-03", "Etc/GMT+3"), ("+00:00", "UTC")])
+def test_a_zone_may_be_named_by_its_offset(offset: str, zone: str) -> None:
+    asked = (
+        "SELECT TIME_FLOOR(__time, 'P1D'), CEIL(__time TO MONTH), EXTRACT(HOUR FROM __time), CAST(__time AS VARCHAR), "
+        "TIME_FORMAT(__time, 'yyyy-MM-dd HH:mm ZZ'), TIME_PARSE('2024-03-10 02:00', 'yyyy-MM-dd HH:mm'), __time FROM t"
+    )
+    rows = table(__time=list(EDGES[:12]))
+    assert ask(asked, rows, sqlTimeZone=offset) == ask(asked, rows, sqlTimeZone=zone)
+
+
+@pytest.mark.parametrize(
+    "name", ["localtime", "posixrules", "right/UTC", "posix/Europe/Berlin", "+24:00", "+5", "UTC+1", ""]
+)
+def test_what_names_no_zone_everywhere_is_refused(name: str) -> None:
+    with pytest.raises(InvalidQuery, match="is unknown; use an IANA name"):
+        planned(f"SELECT TIME_FLOOR(__time, 'P1D', NULL, '{name}') FROM t")
 
 
 @settings(max_examples=60, deadline=None)
@@ -61,7 +79,7 @@ def test_days_months_and_years_begin_at_midnight_of_the_zone(seconds: int, zone:
         assert found == int(start.astimezone(UTC).timestamp()) * 1000, (period, zone, at)
 
 
-@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("zone", [*ZONES, "+14", "-00:30"])
 def test_shifts_in_sql_are_those_computed_while_planning(zone: str) -> None:
     shifts = [(period, times) for period in ("P1M", "P1D", "PT1H", "P1Y", "P1W") for times in (-13, 1, 5)]
     parts = ", ".join(f"TIME_SHIFT(__time, '{period}', {times}, '{zone}')" for period, times in shifts)
