@@ -30,7 +30,7 @@ from query.model import PlannedQuery, SqlRequest, TableUse
 from query.native import planner as native
 from query.native.plan import NativePlan
 from query.partials import Partials
-from query.plan_cache import PlanCache
+from query.plan_cache import NativePlanCache, PlanCache
 from query.planning import HUGE_CHARS, HugePlanner
 from query.read_ahead import AheadSettings
 from query.relations import Relations
@@ -112,7 +112,7 @@ class QueryNode:
         self._prefetcher = ThreadPoolExecutor(settings.prefetches, "query-prefetch")
         self._timeline = TimelineCache(catalog, cache, self._prefetcher, clock)
         self._live = LiveTables(self._timeline, live, self._mirror, settings.live, clock)
-        self._plans = PlanCache(plan)
+        self._plans, self._native_plans = PlanCache(plan), NativePlanCache(native.plan)
         self.relations = Relations()
         self._results = ResultCache(settings.results_bytes)
         self._partials = Partials(settings.results_bytes // 2, settings.groups_from_rows)
@@ -194,7 +194,7 @@ class QueryNode:
         shapes: list[NativePlan] = []
 
         def planned(query: BoundQuery) -> PlannedQuery:
-            shapes.append(native.plan(body, query, self._clock.now_ms()))
+            shapes.append(self._native_plans.plan(body, query, self._clock.now_ms()))
             return shapes[0].planned
 
         asked = of_native(query_id, body, self._clock.now_ms())
@@ -300,7 +300,7 @@ class QueryNode:
             "mirrorChunks": len(self._mirror),
             "resultsBytes": self._results.used_bytes,
             "resultsFromCache": self._results.hits,
-            "plansFromCache": self._plans.hits,
+            "plansFromCache": self._plans.hits + self._native_plans.hits,
             "groupsBytes": self._partials.used_bytes,
             "groupsUsed": self._partials.hits,
             "trouble": self._trouble,

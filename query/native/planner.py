@@ -39,7 +39,7 @@ QUERY_TYPES: dict[str, TypePlanner] = {
 _NOT_BUILT = ("select", "windowOperator", "union", "unionQuery", "movingAverage", "materializedView")
 
 
-def plan(body: Any, catalogue: NativeCatalogue, now_ms: int) -> NativePlan:
+def plan(body: Any, catalogue: NativeCatalogue, now_ms: int, /) -> NativePlan:
     """Translates a query object. Pure.
 
     Raises:
@@ -65,6 +65,7 @@ def plan(body: Any, catalogue: NativeCatalogue, now_ms: int) -> NativePlan:
         tuple(session.functions.values()),
         *urgency(context.get("priority"), context.get("lane")),
         context.flag("useCache", True),
+        not session.told_time,
     )
     return NativePlan(planned, draft.shape)
 

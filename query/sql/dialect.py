@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -131,6 +131,10 @@ class Statement:
     tree: exp.Expr
     explain: bool = False
     settings: dict[str, object] = field(default_factory=dict)
+
+    def copied(self) -> Statement:
+        """The same with a tree of its own, for who changes it."""
+        return replace(self, tree=self.tree.copy())
 
 
 def parse_statement(text: str) -> Statement:

@@ -31,7 +31,7 @@ from query.sql import (
 )
 from query.sql.calendar_math import known_zone, parse_time_ms
 from query.sql.catalogue import Catalogue
-from query.sql.dialect import parse_statement
+from query.sql.dialect import Statement, parse_statement
 from query.sql.frame import Frame, Session, is_aggregate
 from query.sql.parameters import number_markers
 from query.sql.relations import Plan
@@ -65,14 +65,15 @@ RULES = (
 )
 
 
-def plan(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQuery:
-    """Translates a request; ``now_ms`` is what CURRENT_TIMESTAMP means throughout. Pure.
+def plan(request: SqlRequest, catalogue: Catalogue, now_ms: int, parsed: Statement | None = None, /) -> PlannedQuery:
+    """Translates a request; ``now_ms`` is what CURRENT_TIMESTAMP means throughout. ``parsed`` is its statement where
+    that was read already; it is changed. Pure.
 
     Raises:
         QueryError: the statement or the request cannot be answered; nothing was run.
     """
     try:
-        return _planned(request, catalogue, now_ms)
+        return _planned(request, catalogue, now_ms, parsed)
     except RecursionError as error:
         raise SqlParseError("the statement is nested too deeply") from error
     except QueryError as error:
@@ -80,10 +81,10 @@ def plan(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQuery
         raise
 
 
-def _planned(request: SqlRequest, catalogue: Catalogue, now_ms: int) -> PlannedQuery:
+def _planned(request: SqlRequest, catalogue: Catalogue, now_ms: int, parsed: Statement | None) -> PlannedQuery:
     if (request.types_header or request.sql_types_header) and not request.header:
         raise InvalidQuery("typesHeader and sqlTypesHeader need header: true")
-    statement = parse_statement(request.query)
+    statement = parsed or parse_statement(request.query)
     context = {**request.context, **statement.settings}
     zone = known_zone(str(context.get("sqlTimeZone") or "UTC"))
     planner = QueryPlanner()

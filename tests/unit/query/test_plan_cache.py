@@ -7,16 +7,26 @@ from typing import Any
 
 import pytest
 
-from query.errors import UnknownName
+from query.errors import QueryError, UnknownName
 from query.model import PlannedQuery, SqlParameter, SqlRequest
-from query.plan_cache import PlanCache
+from query.native import planner as native
+from query.native.plan import NativePlan
+from query.plan_cache import NativePlanCache, PlanCache
 from query.sql.catalogue import ColumnDef, MemoryCatalogue, TableDef
 from query.sql.planner import plan
 from query.sql.types import BIGINT, DOUBLE, VARCHAR
+from tests.conformance.native import RecordedCatalogue, catalogue
 from tests.unit.query.rows import NOW_MS
 
 T = TableDef("t", (ColumnDef("s", VARCHAR), ColumnDef("n", BIGINT)))
 SUM = "SELECT s, SUM(n) AS x FROM t WHERE LOOKUP(s, 'names') IS NOT NULL GROUP BY 1"
+
+
+class Moved(RecordedCatalogue):
+    """The same tables with rows of other times."""
+
+    def time_range(self, name: str) -> tuple[int, int] | None:
+        return 0, 1
 
 
 class Node:
@@ -64,11 +74,14 @@ def test_a_plan_ends_when_its_tables_or_lookups_change() -> None:
     assert node.cache.hits == 1
 
 
-@pytest.mark.parametrize("now", ["CURRENT_TIMESTAMP", "CURRENT_DATE"])
-def test_what_says_the_time_is_planned_each_time(now: str) -> None:
-    node, sql = Node(), f"SELECT COUNT(*) FROM t WHERE {now} > TIMESTAMP '2024-01-01'"
-    first, day_ms = node.plan(sql), 86_400_000
+@pytest.mark.parametrize("now", ["CURRENT_TIMESTAMP", "CURRENT_DATE", "LOCALTIMESTAMP"])
+def test_what_says_the_time_is_planned_each_time_but_read_once(now: str) -> None:
+    node, sql = Node(), f"SELECT COUNT(*) FROM t WHERE {now} > TIMESTAMP '2024-01-01' LIMIT 7"
+    first, day_ms = node.plan(sql, sqlOuterLimit=3), 86_400_000
     assert node.plan(sql, at_ms=NOW_MS + day_ms).duckdb_sql != first.duckdb_sql and node.cache.hits == 0
+    # What the planner changes of a statement is not seen by the next.
+    node.plan(sql, sqlOuterLimit=5)
+    assert node.plan(sql, sqlOuterLimit=3) == first and node.cache.parsed_hits == 3
     for at_ms in (NOW_MS, NOW_MS + day_ms):
         node.plan(sql, at_ms=at_ms, sqlCurrentTimestamp="2025-05-05T00:00:00Z")
     assert node.cache.hits == 1
@@ -83,3 +96,31 @@ def test_the_least_recently_used_plans_go_first_and_long_statements_are_not_kept
     for _ in range(2):
         node.plan(long)
     assert node.cache.hits == 2
+
+
+def test_a_native_query_is_planned_once_until_what_it_asks_changes() -> None:
+    cache = NativePlanCache(native.plan)
+    hours = {"queryType": "timeseries", "dataSource": "events", "granularity": "hour", "intervals": "2024/2025"}
+    query: dict[str, Any] = hours | {"aggregations": [{"type": "count", "name": "n"}]}
+    known: Any = catalogue()
+
+    def planned(body: Any) -> NativePlan:
+        found = cache.plan(body, known, NOW_MS)
+        assert found == native.plan(body, known, NOW_MS), "the plan that it always had"
+        return found
+
+    first, second = planned(query | {"context": {"queryId": "a"}}), planned(query | {"context": {"queryId": "b"}})
+    assert (first.planned.query_id, second.planned.query_id, cache.hits) == ("a", "b", 1)
+    for change in ({"granularity": "day"}, {"filter": {"type": "false"}}, {"context": {"skipEmptyBuckets": True}}):
+        planned(query | change)
+    assert cache.hits == 1
+    known = Moved((known.table("events"),), known.lookups)
+    planned(query | {"context": {}})
+    planned(query | {"context": {}})
+    assert cache.hits == 2
+    described = {"queryType": "segmentMetadata", "dataSource": "events"}
+    planned(described)
+    planned(described)
+    with pytest.raises(QueryError):
+        cache.plan("no query", known, NOW_MS)
+    assert cache.hits == 2
