@@ -42,6 +42,7 @@ from server.suppliers import registry_schemas
 from server.targets import ProcessTargets
 from server.task_logs import TaskLogs
 
+_CLOSED: Final = "the handler is closed"
 ANSWER_S: Final = 10.0
 """What a query node takes beyond a query's own time to say that it was over."""
 
@@ -113,7 +114,12 @@ class Measured:
             if message["type"] == "http.response.start":
                 self._metrics.requests.labels(scope["method"], str(message["status"])).inc()
                 self._metrics.request_seconds.labels(area_of(scope["path"])).observe(time.perf_counter() - begun)
-            await send(message)
+            try:
+                await send(message)
+            except RuntimeError as error:
+                if _CLOSED not in str(error):
+                    raise
+                # The server has hung up on a client whose bytes were no HTTP from some point on: nobody listens.
 
         await self._app(scope, receive, measured)
 

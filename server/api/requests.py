@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import orjson
+from anyio import to_thread
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from server.api.answers import BadRequest
 
 BODY_BYTES_MAX = 64 * 2**20
+_PACKED = ("gzip", "x-gzip", "deflate")
 LEVELS_MAX = 150
 """Copies, checks and masks recur into what was posted; no spec and no query needs more."""
 
@@ -37,7 +40,36 @@ def number(request: Request, name: str, default: int, most: int, least: int = 1)
 
 
 async def body_of(request: Request) -> bytes:
-    """The whole body, at most 64 MiB of it; more is refused before it is held."""
+    """The whole body, unpacked, at most 64 MiB of it; more is refused before it is held.
+
+    Raises:
+        BadRequest: it is larger, in an encoding nobody reads, or cut short.
+    """
+    packed = await _sent(request)
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("identity", ""):
+        return packed
+    if encoding not in _PACKED:
+        raise BadRequest(f"Content-Encoding {encoding!r}: send {', '.join(_PACKED)}, or the body as it is")
+    return await to_thread.run_sync(_unpacked, packed, encoding)
+
+
+def _unpacked(packed: bytes, encoding: str) -> bytes:
+    unpacker = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
+    try:
+        body = unpacker.decompress(packed, BODY_BYTES_MAX + 1)
+    except zlib.error as error:
+        raise BadRequest(f"the body is not what its Content-Encoding {encoding} says: {error}") from error
+    if len(body) > BODY_BYTES_MAX:
+        raise BadRequest(f"the body is larger than {BODY_BYTES_MAX} bytes when it is unpacked")
+    if not unpacker.eof or unpacker.unused_data:
+        raise BadRequest(
+            f"the body is not what its Content-Encoding {encoding} says: it is cut short, or goes on after its end"
+        )
+    return body
+
+
+async def _sent(request: Request) -> bytes:
     parts: list[bytes] = []
     held = 0
     try:
