@@ -7,12 +7,16 @@ from typing import Any
 
 from query.errors import InvalidQuery
 from query.native import expressions
-from query.native.expression_functions import as_type, json_value
+from query.native.expression_functions import as_type
+from query.native.expression_json import json_value
 from query.native.extraction import extracted, registered_lookup
 from query.native.request import Part, part_of
 from query.native.rows import Rows, call
 from query.sql import term as t
 from query.sql.casts import as_string, cast_to
+from query.sql.frame import Frame
+from query.sql.functions_list import only_members
+from query.sql.scope import Scope
 from query.sql.term import Term
 from query.sql.types import MULTI_VARCHAR, Family
 
@@ -32,7 +36,7 @@ def dimension_of(rows: Rows, spec: Any, path: str) -> Dimension:
         QueryError: it is neither, or of a type that is not built.
     """
     if isinstance(spec, str):
-        return Dimension(spec, _output(rows.column(spec), "STRING"))
+        return Dimension(spec, _output(rows, rows.column(spec), "STRING"))
     part = part_of(spec, path)
     kind = part.text_or("default", "type")
     if kind in ("listFiltered", "regexFiltered", "prefixFiltered"):
@@ -46,7 +50,7 @@ def dimension_of(rows: Rows, spec: Any, path: str) -> Dimension:
         operand = _looked_up(rows, part, operand)
     elif kind != "default":
         raise part.unknown_type("dimension")
-    return Dimension(part.text_or(name, "outputName"), _output(operand, part.text_or("STRING", "outputType")))
+    return Dimension(part.text_or(name, "outputName"), _output(rows, operand, part.text_or("STRING", "outputType")))
 
 
 def _looked_up(rows: Rows, part: Part, operand: Term) -> Term:
@@ -57,16 +61,20 @@ def _looked_up(rows: Rows, part: Part, operand: Term) -> Term:
     return extracted(rows.session, part_of({**part.value, "type": "lookup"}, part.path), operand)
 
 
-def _output(operand: Term, type_name: str) -> Term:
+def _output(rows: Rows, operand: Term, type_name: str) -> Term:
     if operand.family is Family.ARRAY:
         return operand if type_name.upper().startswith("ARRAY") else cast_to(operand, MULTI_VARCHAR)
     if operand.family is Family.COMPLEX:
         raise InvalidQuery(f"a column of {operand.type.druid} cannot be grouped")
     if type_name.upper() == "STRING":
         return operand if operand.type.multi else as_string(operand)
-    if operand.type.multi:
+    if operand.type.multi and type_name.upper().startswith("ARRAY"):
         raise InvalidQuery(f"a multi-value string cannot be grouped as {type_name}")
-    return as_type(operand, type_name)
+    return as_type(operand, type_name, _frame(rows))
+
+
+def _frame(rows: Rows) -> Frame:
+    return Frame(rows.session, Scope(), clause="a dimension")
 
 
 def _filtered(rows: Rows, part: Part, operand: Term) -> Term:
@@ -74,20 +82,25 @@ def _filtered(rows: Rows, part: Part, operand: Term) -> Term:
     member = rows.session.fresh("x")
     kind = part.type
     if kind == "listFiltered":
-        listed = ", ".join(t.text_sql(value) for value in part.texts("values"))
-        test = f"list_contains(CAST([{listed}] AS VARCHAR[]), {member})"
-        test = test if part.flag("isWhitelist", True) else f"NOT {test}"
-    elif kind == "regexFiltered":
+        return _only(part, operand, member, part.flag("isWhitelist", True))
+    if kind == "regexFiltered":
         test = f"regexp_full_match({member}, {t.text_sql(part.text('pattern'))})"
     else:
         test = f"starts_with({member}, {t.text_sql(part.text('prefix'))})"
-    return kept_members(cast_to(operand, MULTI_VARCHAR), member, test)
-
-
-def kept_members(operand: Term, member: str, test: str) -> Term:
-    """A multi-value string with the members that pass a test."""
-    kept = f"list_filter({operand.sql}, lambda {member}: coalesce({test}, FALSE))"
+    kept = f"list_filter({_listed(operand)}, lambda {member}: coalesce({test}, FALSE))"
     return Term(f"CAST({kept} AS VARCHAR[])", MULTI_VARCHAR)
+
+
+def _only(part: Part, operand: Term, member: str, only: bool) -> Term:
+    """A multi-value string with the members that are among ``values``, or with the others."""
+    values = (None if value is None else t.text_sql(str(value)) for value in part.items("values"))
+    wanted = f"CAST([{', '.join(value or 'NULL' for value in values)}] AS VARCHAR[])"
+    return only_members(_listed(operand), member, wanted, only)
+
+
+def _listed(operand: Term) -> str:
+    """The members of a string: NULL is one, as in Druid, so that of it nothing may be left."""
+    return f"coalesce({cast_to(operand, MULTI_VARCHAR).sql}, [NULL])"
 
 
 def add_virtual_columns(rows: Rows, query: Part) -> None:
@@ -107,7 +120,7 @@ def virtual_column(rows: Rows, part: Part) -> Term:
     if kind == "expression":
         found = expressions.compiled(rows, part.text("expression"))
         wanted = part.text_or("", "outputType")
-        return as_type(found, wanted) if wanted else found
+        return as_type(found, wanted, _frame(rows)) if wanted else found
     if kind == "nested-field":
         return _nested(rows, part)
     if kind == "fallback":
@@ -117,11 +130,7 @@ def virtual_column(rows: Rows, part: Part) -> Term:
         return next((rows.column(name) for name in names if rows.find(name) is not None), rows.column(names[0]))
     if kind in ("mv-filtered", "list-filtered"):
         inner = dimension_of(rows, part.get("delegate"), part.at("delegate"))
-        listed = ", ".join(t.text_sql(value) for value in part.texts("values"))
-        member = rows.session.fresh("x")
-        test = f"list_contains(CAST([{listed}] AS VARCHAR[]), {member})"
-        allowed = part.flag("isAllowList", True)
-        return kept_members(cast_to(inner.term, MULTI_VARCHAR), member, test if allowed else f"NOT {test}")
+        return _only(part, inner.term, rows.session.fresh("x"), part.flag("isAllowList", True))
     raise part.unknown_type("virtual column")
 
 

@@ -139,8 +139,10 @@ def _case_simple(compiler: Compiler, tree: Call) -> Term:
 @function("isnull", "notnull")
 def _is_null(compiler: Compiler, tree: Call) -> Term:
     operand = compiler.value(tree.arguments[0])
-    missing = is_missing(operand) if operand.type.multi else f"({operand.sql} IS NULL)"
-    return Term(missing if tree.name == "isnull" else f"(NOT {missing})", BOOLEAN)
+    if operand.type.multi:
+        # Any member may be the one that is, or is not, null.
+        return Term(is_missing(operand) if tree.name == "isnull" else f"(list_count({operand.sql}) > 0)", BOOLEAN)
+    return Term(f"({operand.sql} IS {'' if tree.name == 'isnull' else 'NOT '}NULL)", BOOLEAN)
 
 
 @function("istrue", "isfalse", "nottrue", "notfalse")
@@ -162,10 +164,10 @@ def _cast(compiler: Compiler, tree: Call) -> Term:
     operand, name = _values(compiler, tree)
     if not isinstance(name.value, str):
         raise InvalidQuery("cast needs the name of a type, such as 'LONG'")
-    return as_type(operand, name.value)
+    return as_type(operand, name.value, compiler.frame)
 
 
-def as_type(operand: Term, name: str) -> Term:
+def as_type(operand: Term, name: str, frame: Frame | None = None) -> Term:
     """A value as the type of a name; a long from a fraction is cut, from a text it must be whole.
 
     Raises:
@@ -174,6 +176,8 @@ def as_type(operand: Term, name: str) -> Term:
     type_ = named_type(name)
     if operand.type.multi and type_ == VARCHAR:
         return operand
+    if operand.type.multi and type_.family is not Family.ARRAY and frame is not None:
+        return per_member(frame, [operand], lambda _, terms: cast_to(terms[0], type_))
     if type_.family is Family.ARRAY and operand.family is not Family.ARRAY and not operand.type.multi:
         member = cast_to(operand, element_of(type_))
         return t.expression(f"CASE WHEN {member.sql} IS NOT NULL THEN [{member.sql}] END", type_)
@@ -182,8 +186,10 @@ def as_type(operand: Term, name: str) -> Term:
 
 @function("floor", "ceil")
 def _whole(compiler: Compiler, tree: Call) -> Term:
-    number = cast_to(as_number(compiler.value(tree.arguments[0])), DOUBLE)
-    return t.call(tree.name, DOUBLE, number.sql)
+    def whole(_: Frame, terms: list[Term]) -> Term:
+        return t.call(tree.name, DOUBLE, cast_to(as_number(terms[0]), DOUBLE).sql)
+
+    return per_member(compiler.frame, [compiler.value(tree.arguments[0])], whole)
 
 
 @function("max", "min")
@@ -253,7 +259,11 @@ def substring(compiler: Compiler, operand: Term, index: int, length: int) -> Ter
 
 @function("strpos")
 def _strpos(compiler: Compiler, tree: Call) -> Term:
-    text, needle, *from_ = _values(compiler, tree)
+    return per_member(compiler.frame, _values(compiler, tree), _place)
+
+
+def _place(frame: Frame, terms: list[Term]) -> Term:
+    text, needle, *from_ = terms
     sides = [as_string(side).sql for side in (text, needle)]
     if not from_:
         return t.expression(f"strpos({sides[0]}, {sides[1]}) - 1", INTEGER)
@@ -336,42 +346,9 @@ def _filter(compiler: Compiler, tree: Call) -> Term:
     if tree.name == "filter":
         return Term(f"list_filter({listed.sql}, lambda {name}: {test})", listed.type)
     if tree.name == "any":
-        return t.expression(f"len(list_filter({listed.sql}, lambda {name}: {test})) > 0", BOOLEAN)
-    return t.expression(f"len(list_filter({listed.sql}, lambda {name}: NOT {test})) = 0", BOOLEAN)
-
-
-@function("json_value")
-def _json_value(compiler: Compiler, tree: Call) -> Term:
-    document, path, *type_ = _values(compiler, tree)
-    name = type_[0].value if type_ else "STRING"
-    return json_value(compiler, document, path, str(name))
-
-
-def json_value(compiler: Compiler, document: Term, path: Term, type_name: str) -> Term:
-    """The scalar at a path of nested data, as a type by its native name."""
-    if type_name.upper().startswith("ARRAY"):
-        type_ = named_type(type_name)
-        array = call(compiler.session, "JSON_QUERY_ARRAY", document, path)
-        return Term(f"TRY_CAST({array.sql} AS {type_.duckdb})", type_)
-    found = call(compiler.session, "JSON_VALUE", document, path)
-    if type_name.upper() == "LONG":
-        whole = cast_to(found, BIGINT).sql
-        return t.expression(f"coalesce({whole}, TRY_CAST(trunc(TRY_CAST({found.sql} AS DOUBLE)) AS BIGINT))", BIGINT)
-    return cast_to(found, named_type(type_name))
-
-
-@function("json_object")
-def _json_object(compiler: Compiler, tree: Call) -> Term:
-    terms = _values(compiler, tree)
-    if len(terms) % 2:
-        raise InvalidQuery("json_object takes pairs of a key and a value")
-    parts = []
-    for at in range(0, len(terms), 2):
-        text = call(compiler.session, "TO_JSON_STRING", terms[at + 1])
-        parts += [as_string(terms[at]).sql, f"CAST({text.sql} AS JSON)"]
-    from query.sql.functions_json import JSON
-
-    return Term(f"CAST(json_object({', '.join(parts)}) AS VARCHAR)", JSON)
+        return t.expression(f"coalesce(len(list_filter({listed.sql}, lambda {name}: {test})) > 0, FALSE)", BOOLEAN)
+    fails = f"len(list_filter({listed.sql}, lambda {name}: NOT {test}))"
+    return t.expression(f"coalesce({fails} = 0, FALSE)", BOOLEAN)
 
 
 @function("lookup")

@@ -118,9 +118,9 @@ class Compiler:
             return self._binary(tree)
         if isinstance(tree, Lambda):
             raise InvalidQuery("a lambda stands only before the array it is for")
-        from query.native import expression_folds, expression_functions
+        from query.native import expression_folds, expression_functions, expression_json
 
-        assert expression_folds, "importing it registers its functions"
+        assert expression_folds and expression_json, "importing them registers their functions"
         return expression_functions.called(self, tree)
 
     def value(self, tree: Expression) -> Term:
@@ -158,6 +158,9 @@ class Compiler:
             word = "AND" if tree.operator == "&&" else "OR"
             return t.expression(f"{self.condition(tree.left)} {word} {self.condition(tree.right)}", BOOLEAN)
         pair = [self.value(tree.left), self.value(tree.right)]
+        if tree.operator == "!=" and any(side.type.multi for side in pair):
+            # One member that differs is enough, where SQL asks for none that is equal.
+            return per_member(self.frame, pair, lambda frame, both: compare(frame, "<>", *both))
         if tree.operator in _COMPARISONS:
             return compare(self.frame, _COMPARISONS[tree.operator], *pair)
         return per_member(self.frame, pair, lambda frame, both: _computed(frame, tree.operator, *both))

@@ -129,6 +129,9 @@ def _equals(rows: Rows, part: Part) -> str:
     if isinstance(value, list):
         if type_.family is not Family.ARRAY:
             raise InvalidQuery(f"{part.at('matchValue')}: a list needs a matchValueType such as ARRAY<STRING>")
+        if operand.family is not Family.ARRAY:
+            # No string is an array, not even one of several values.
+            return f"(CASE WHEN NOT {_missing(operand)} THEN FALSE END)"
         members = ", ".join(cast_to(constant(one), element_of(type_)).sql for one in value)
         return f"({operand.sql} = CAST([{members}] AS {type_.duckdb}))"
     return compare(_frame(rows), "=", operand, _typed(operand, value, type_.druid)).sql
@@ -288,7 +291,9 @@ def _array_contains(rows: Rows, part: Part) -> str:
     operand = rows.column(part.text("column"))
     value = part.get("elementMatchValue")
     if operand.family is not Family.ARRAY:
-        return _equal(rows, operand, value) if value is not None else _missing(operand)
+        return (
+            _equal(rows, operand, value) if value is not None else f"(CASE WHEN NOT {_missing(operand)} THEN FALSE END)"
+        )
     if value is None:
         return f"(len({operand.sql}) > list_count({operand.sql}))"
     element = cast_to(constant(value), element_of(operand.type))

@@ -18,7 +18,7 @@ from query.native.sources import rows_of
 from query.sql.multi_value import members, spread
 from query.sql.scope import Output
 from query.sql.term import Term
-from query.sql.types import BIGINT, VARCHAR
+from query.sql.types import BIGINT
 from segments.schema import TIME_COLUMN
 
 
@@ -78,7 +78,7 @@ class Groups:
         groups.outputs = [Output(one.name, f"d{at}", one.term.type) for at, one in enumerate(dimensions)]
         for at, one in enumerate(dimensions):
             if one.term.type.multi:
-                groups.outputs[at] = Output(one.name, f"d{at}", VARCHAR)
+                groups.outputs[at] = Output(one.name, f"d{at}", one.term.type.member)
         groups.outputs += [Output(one.name, f"a{at}", one.type) for at, one in enumerate(groups.aggregates)]
         posts = [part.text_or("", "name") for part in setting.query.parts("postAggregations")]
         distinct_names([one.name for one in groups.outputs] + posts)

@@ -49,6 +49,10 @@ def plain(term: Term) -> Term:
     if term.family is Family.TIME:
         return Term(term.sql, BIGINT, term.value, term.is_constant, term.time_column, term.table)
     if term.family is Family.BOOLEAN:
+        if term.type.multi:
+            several = SqlType("BIGINT", multi=True)
+            member = f"CAST({term.member} AS BIGINT)"
+            return Term(f"CAST({term.sql} AS BIGINT[])", several, lists=term.lists, member=member)
         return Term(f"CAST({term.sql} AS BIGINT)", BIGINT)
     return term
 

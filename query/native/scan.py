@@ -107,6 +107,12 @@ class ScanShape:
         return f"[{','.join(cells)}]" if self.compact else json_object(self.names, cells)
 
 
+def _once_each(term: Term) -> Term:
+    """The members without repetitions: a row counts once for each."""
+    missing = f"CASE WHEN len({term.sql}) > list_count({term.sql}) THEN [NULL] ELSE [] END"
+    return Term(f"list_concat(list_distinct({term.sql}), {missing})", term.type)
+
+
 def search(setting: Setting) -> Draft:
     """Values of dimensions that match a search query, with how many rows have them."""
     query, granularity = setting.query, granularity_of(setting.query, "all")
@@ -122,7 +128,7 @@ def search(setting: Setting) -> Draft:
         term, source = dimension.term, read.rows.sql
         if term.type.multi:
             member = setting.session.fresh("u")
-            source += f" CROSS JOIN LATERAL (SELECT {spread(term)} AS m) AS {member}"
+            source += f" CROSS JOIN LATERAL (SELECT {spread(_once_each(term))} AS m) AS {member}"
             term = Term(f"{member}.m", VARCHAR)
         text = as_string(term)
         tests = [*read.conditions, matches(setting.session, text, wanted)]

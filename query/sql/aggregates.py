@@ -13,6 +13,7 @@ from query.sql import term as t
 from query.sql.casts import as_boolean, as_number, as_string, cast_to
 from query.sql.frame import AGGREGATES, ARITIES, FUNCTIONS, Arguments, Frame, function, node
 from query.sql.functions_time import as_time, constant_text
+from query.sql.multi_value import is_missing
 from query.sql.scope import where
 from query.sql.term import INTEGER_MAX, Term
 from query.sql.types import BIGINT, BOOLEAN, DOUBLE, FLOAT, VARCHAR, Family, array_of
@@ -176,7 +177,7 @@ def _count(call: Aggregation) -> Term:
         return call.different(counted) if call.distinct else Term(call.sql("count", counted.sql), BIGINT)
     if call.distinct:
         return _distinct_members(call, counted)
-    return Term(call.sql("count", f"nullif(len({counted.sql}), 0)"), BIGINT)
+    return Term(call.sql("count", f"CASE WHEN NOT {is_missing(counted)} THEN 1 END"), BIGINT)
 
 
 def _distinct_members(call: Aggregation, counted: Term) -> Term:

@@ -9,11 +9,13 @@ from query.sql import calendar_sql as cal
 from query.sql import term as t
 from query.sql.calendar_math import floor_to_day_ms, parse_time_ms
 from query.sql.java_text import java_text, java_text_once
+from query.sql.multi_value import any_member
 from query.sql.term import Term
 from query.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, MULTI_VARCHAR, NULL, VARCHAR, Family, SqlType
 from segments.coercion import java_double
 
 _SHORT = 40
+_MEMBER = "member_of_condition"
 _INTEGER = "'[+-]?[0-9]+'"
 _NUMBER = "'[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?'"
 _TIME = "'[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?)?'"
@@ -45,8 +47,10 @@ def as_boolean(term: Term) -> Term:
     Raises:
         InvalidQuery: it is neither a boolean nor a number.
     """
-    if term.type.multi or term.family not in (Family.BOOLEAN, Family.LONG, Family.NULL):
+    if term.family not in (Family.BOOLEAN, Family.LONG, Family.NULL):
         raise InvalidQuery(f"a condition is a BOOLEAN, not {term.type.name}")
+    if term.type.multi:
+        return Term(any_member(_MEMBER, term, lambda member: cast_to(member, BOOLEAN).sql), BOOLEAN)
     return cast_to(term, BOOLEAN)
 
 
@@ -76,6 +80,8 @@ def as_number(term: Term) -> Term:
 
 def _as_list(term: Term, zone: str) -> str:
     if term.family is Family.ARRAY:
+        return f"CAST({term.sql} AS VARCHAR[])"
+    if term.type.multi:
         return f"CAST({term.sql} AS VARCHAR[])"
     text = as_string(term, zone).sql
     return f"(CASE WHEN {text} IS NOT NULL THEN [{text}] END)"

@@ -81,7 +81,7 @@ def _compare_members(frame: Frame, symbol: str, left: Term, right: Term) -> Term
         if symbol != "=":
             raise InvalidQuery("two multi-value strings can only be compared by =")
         return t.expression(f"list_has_any({left.sql}, {right.sql})", BOOLEAN)
-    if symbol == "=" and right.family is Family.STRING:
+    if symbol == "=" and left.family is right.family is Family.STRING and not left.lists:
         return Term(f"(CASE WHEN len({left.sql}) > 0 THEN list_contains({left.sql}, {right.sql}) END)", BOOLEAN)
     condition = any_member(frame.session.fresh("x"), left, lambda member: compare(frame, symbol, member, right).sql)
     return Term(condition, BOOLEAN)
@@ -229,7 +229,11 @@ def _like_escape(frame: Frame, tree: exp.Expr) -> Term:
 
 
 def _liked(frame: Frame, tree: exp.Expr, escape: Term | None) -> Term:
-    found = like(frame, frame.term(tree.this), frame.term(tree.expression), escape)
+    operand, pattern = frame.term(tree.this), frame.term(tree.expression)
+    if operand.type.multi and pattern.value == "%":
+        # Druid's planner takes that for IS NOT NULL.
+        return Term(f"({'' if tree.args.get('negate') else 'NOT '}{is_missing(operand)})", BOOLEAN)
+    found = like(frame, operand, pattern, escape)
     return t.expression(f"NOT {found.sql}", BOOLEAN) if tree.args.get("negate") else found
 
 

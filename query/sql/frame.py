@@ -14,7 +14,6 @@ from query.splits import Splitting
 from query.sql.multi_value import mapped
 from query.sql.scope import OpenTable, Scope, where
 from query.sql.term import Term
-from query.sql.types import VARCHAR
 
 if TYPE_CHECKING:
     from query.sql.catalogue import Catalogue
@@ -125,7 +124,7 @@ def per_member(frame: Frame, terms: list[Term], rule: ScalarRule) -> Term:
             member = frame.session.member(term.sql)
             from_ = ((term.sql, member),)
         lists.update(from_)
-        single.append(Term(member, VARCHAR))
+        single.append(Term(member, term.type.member))
     found = rule(frame, single)
     return mapped(tuple(lists.items()), found) if lists else found
 
@@ -189,7 +188,8 @@ class Frame:
     ``keys`` is None where rows are seen one by one; after grouping it maps the text of every group key to
     the term that stands for it, and ``rows`` is then the frame of what is inside aggregates. ``aliases`` are
     names of the select list, looked at when no column has the name (or first, with ``aliases_first``).
-    ``pinned`` maps multi-value strings to the text that WHERE sets them equal to.
+    ``pinned`` maps multi-value strings to the text that WHERE sets them equal to. With ``whole``, the frame around,
+    a multi-value column means one of its members; ``members`` are then those strings with the member's name.
     """
 
     session: Session
@@ -201,6 +201,8 @@ class Frame:
     named_windows: dict[str, exp.Window] = field(default_factory=dict)
     clause: str = "this place"
     pinned: dict[str, Term] = field(default_factory=dict)
+    whole: Frame | None = None
+    members: dict[str, str] = field(default_factory=dict)
     _seen: dict[int, Term] = field(default_factory=dict)
 
     @property
@@ -232,10 +234,20 @@ class Frame:
             raise UnsupportedQuery(f"{tree.key.upper()} is not supported", where(tree))
         refuse_parts(tree, PARTS[type(tree)])
         try:
-            return rule(self, tree)
+            found = rule(self, tree)
+            return self._member(found) if self.whole and isinstance(tree, exp.Column) and found.type.multi else found
         except InvalidQuery as error:
             error.context = error.context or where(tree)
             raise
+
+    def _member(self, found: Term) -> Term:
+        self.members[found.sql] = self.session.member(found.sql)
+        return Term(self.members[found.sql], found.type.member)
+
+    def by_member(self) -> Frame:
+        """The same place with one member of every multi-value column."""
+        rest = self.named_windows, self.clause, self.pinned
+        return Frame(self.session, self.scope, self.keys, self.rows, self.aliases, self.aliases_first, *rest, self)
 
     def _group_key(self, tree: exp.Expr) -> Term | None:
         assert self.keys is not None and self.rows is not None

@@ -144,9 +144,9 @@ def _as_value(operand: Term) -> str:
     return f"to_json({operand.sql})"
 
 
-@function("TO_JSON_STRING")
-def _to_json_string(frame: Frame, arguments: Arguments) -> Term:
-    operand = frame.term(arguments[0])
+@scalar("TO_JSON_STRING")
+def _to_json_string(frame: Frame, terms: list[Term]) -> Term:
+    operand = terms[0]
     return Term(
         _json(operand) if operand.family is Family.COMPLEX else f"CAST({_as_value(operand)} AS VARCHAR)", VARCHAR
     )

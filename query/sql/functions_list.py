@@ -10,7 +10,7 @@ from sqlglot import exp
 from query.errors import InvalidQuery, UnsupportedQuery
 from query.sql import term as t
 from query.sql.casts import as_long, as_string, cast_to
-from query.sql.frame import REFUSED, Arguments, Frame, function, node
+from query.sql.frame import REFUSED, Arguments, Frame, function, node, per_member
 from query.sql.functions_time import constant_text
 from query.sql.java_regex import pattern_of
 from query.sql.scope import where
@@ -48,7 +48,15 @@ class ListCall:
             return cast_to(given, _STRINGS) if self.multi else given
         if not self.multi and not given.is_null:
             raise InvalidQuery(f"argument {at + 1} of {self.name} must be an array, not {given.type.name}")
-        return Term(cast_to(given, MULTI_VARCHAR).sql, _STRINGS)
+        listed = cast_to(given, MULTI_VARCHAR).sql
+        # As an array a string without members is NULL, as in Druid.
+        return Term(f"nullif({listed}, [])" if given.type.multi else listed, _STRINGS)
+
+    def members(self, at: int) -> Term:
+        """An argument as a list in which members are looked for: a string without any has one, of NULL."""
+        if self.terms[at].family is Family.ARRAY or not self.multi:
+            return self.list(at)
+        return Term(f"coalesce({self.list(at).sql}, [NULL])", _STRINGS)
 
     def like(self, array: Term, at: int) -> Term:
         """An argument as a list of what ``array`` holds, or as one member of it."""
@@ -56,7 +64,7 @@ class ListCall:
         if given.family is Family.ARRAY:
             return cast_to(given, array.type)
         if given.type.multi:
-            return cast_to(Term(given.sql, _STRINGS), array.type)
+            return cast_to(Term(f"coalesce(nullif({given.sql}, []), [NULL])", _STRINGS), array.type)
         return cast_to(given, element_of(array.type), self.frame.zone)
 
     def member(self, array: Term, at: int) -> str:
@@ -91,13 +99,29 @@ def _named(names: dict[str, bool], least: int, most: int | None = None) -> Calla
 def _add(name: str, multi: bool, rule: Rule, least: int, most: int | None) -> None:
     @function(name, least=least, most=most)
     def _run(frame: Frame, arguments: Arguments) -> Term:
-        return rule(ListCall(frame, name, multi, [frame.term(argument) for argument in arguments]))
+        # Lists are taken as they are, also where the members of others are looked at one by one.
+        whole = frame.whole or frame
+        return rule(ListCall(whole, name, multi, [whole.term(argument) for argument in arguments]))
+
+
+def only_members(array: str, name: str, wanted: str, only: bool) -> Term:
+    """The members that are in a list, or those that are not; NULL is in one that has it. ``name`` is a fresh one."""
+    held = (
+        f"(CASE WHEN {name} IS NULL THEN len({wanted}) > list_count({wanted}) ELSE list_contains({wanted}, {name}) END)"
+    )
+    kept = f"list_filter({array}, lambda {name}: {'' if only else 'NOT '}coalesce({held}, FALSE))"
+    return Term(f"CAST({kept} AS VARCHAR[])", MULTI_VARCHAR)
+
+
+def _without_nulls(given: Term) -> tuple[str, ...]:
+    """The text of an array of constants that has no NULL; nothing where that is not known."""
+    known = given.family is Family.ARRAY and given.sql.startswith("CAST([") and "NULL" not in given.sql.upper()
+    return (given.sql,) if known and "(" not in given.sql[5:] else ()
 
 
 @_both("LENGTH", 1)
 def _length(call: ListCall) -> Term:
-    inside = call.list(0).sql
-    return t.call("len", INTEGER, f"nullif({inside}, [])" if call.multi else inside)
+    return t.call("len", INTEGER, call.list(0).sql)
 
 
 @function("ARRAY_QUANTILE", least=2)
@@ -147,20 +171,36 @@ def _ordinal_of(call: ListCall) -> Term:
 
 @_both("CONTAINS", 2)
 def _contains(call: ListCall) -> Term:
-    array = call.list(0)
     if call.terms[1].is_null:
+        array = call.members(0)
         return t.expression(f"len({array.sql}) > list_count({array.sql})", BOOLEAN)
+    array = call.list(0)
     wanted = call.like(array, 1)
-    name = "list_has_all" if wanted.family is Family.ARRAY else "list_contains"
-    return t.call(name, BOOLEAN, array.sql, wanted.sql)
+    if wanted.family is not Family.ARRAY:
+        return t.call("list_contains", BOOLEAN, array.sql, wanted.sql)
+    found = f"list_has_all({array.sql}, {wanted.sql})"
+    if wanted.sql in _without_nulls(call.terms[1]):
+        return Term(found, BOOLEAN)
+    # The engine looks for no NULL.
+    array = call.members(0)
+    found = f"list_has_all({array.sql}, {wanted.sql})"
+    nulls = f"(len({wanted.sql}) = list_count({wanted.sql}) OR len({array.sql}) > list_count({array.sql}))"
+    return t.expression(f"{found} AND {nulls}", BOOLEAN)
 
 
 @_both("OVERLAP", 2)
 def _overlap(call: ListCall) -> Term:
     array = call.list(0)
     wanted = call.like(array, 1)
-    name = "list_has_any" if wanted.family is Family.ARRAY else "list_contains"
-    return t.call(name, BOOLEAN, array.sql, wanted.sql)
+    if wanted.family is not Family.ARRAY:
+        return t.call("list_contains", BOOLEAN, array.sql, wanted.sql)
+    if wanted.sql in _without_nulls(call.terms[1]):
+        return t.call("list_has_any", BOOLEAN, array.sql, wanted.sql)
+    looked = call.members(0).sql
+    nulls = f"len({wanted.sql}) > list_count({wanted.sql}) AND len({looked}) > list_count({looked})"
+    found = f"coalesce(list_has_any({looked}, {wanted.sql}), FALSE) OR coalesce({nulls}, FALSE)"
+    known = "" if call.multi else f"{array.sql} IS NOT NULL AND "
+    return t.expression(f"CASE WHEN {known}TRUE THEN {found} END", BOOLEAN)
 
 
 @_both("APPEND", 2)
@@ -211,17 +251,18 @@ def _to_string(call: ListCall) -> Term:
     array, separator = call.list(0), t.text_sql(constant_text(call.terms[1], f"the separator of {call.name}"))
     texts = array.sql if array.type == _STRINGS else f"CAST({array.sql} AS VARCHAR[])"
     name = call.frame.session.fresh("x")
+    if call.terms[0].lists:
+        # What a function made of a missing string is one NULL.
+        texts = f"(CASE WHEN list_count({texts}) > 0 OR len({texts}) > 1 THEN {texts} END)"
     spelled = f"list_transform({texts}, lambda {name}: coalesce({name}, 'null'))"
-    return t.call("array_to_string", VARCHAR, f"nullif({spelled}, [])" if call.multi else spelled, separator)
+    return t.call("array_to_string", VARCHAR, spelled, separator)
 
 
 @_named({"MV_FILTER_ONLY": True, "MV_FILTER_NONE": True}, 2)
 def _filter(call: ListCall) -> Term:
     array, name = call.list(0), call.frame.session.fresh("x")
     wanted = Term(call.list(1).sql, _STRINGS) if array.type == _STRINGS else cast_to(call.list(1), array.type)
-    word = "" if call.name == "MV_FILTER_ONLY" else "NOT "
-    kept = f"list_filter({array.sql}, lambda {name}: {word}list_contains({wanted.sql}, {name}))"
-    return Term(f"CAST({kept} AS VARCHAR[])", MULTI_VARCHAR)
+    return only_members(array.sql, name, wanted.sql, call.name == "MV_FILTER_ONLY")
 
 
 @_named({"MV_FILTER_REGEX": True, "MV_FILTER_PREFIX": True}, 2)
@@ -241,7 +282,7 @@ def _filter_by_text(call: ListCall) -> Term:
 
 @_named({"MV_TO_ARRAY": True}, 1)
 def _to_array(call: ListCall) -> Term:
-    return Term(f"nullif({call.list(0).sql}, [])", _STRINGS)
+    return call.list(0)
 
 
 @_named({"ARRAY_TO_MV": False}, 1)
@@ -262,7 +303,10 @@ _splitter("STRING_TO_MV", MULTI_VARCHAR)
 
 @function("SCALAR_IN_ARRAY", least=2)
 def _scalar_in_array(frame: Frame, arguments: Arguments) -> Term:
-    call = ListCall(frame, "SCALAR_IN_ARRAY", False, [frame.term(argument) for argument in arguments])
-    array = call.list(1)
-    member = cast_to(call.terms[0], element_of(array.type), frame.zone)
+    return per_member(frame, [frame.term(argument) for argument in arguments], _is_in_array)
+
+
+def _is_in_array(frame: Frame, terms: list[Term]) -> Term:
+    array = ListCall(frame, "SCALAR_IN_ARRAY", False, terms).list(1)
+    member = cast_to(terms[0], element_of(array.type), frame.zone)
     return t.call("list_contains", BOOLEAN, array.sql, member.sql)

@@ -6,7 +6,7 @@ from query.errors import InvalidQuery
 from query.sql import term as t
 from query.sql.casts import as_long, as_number, cast_to
 from query.sql.comparison import compare
-from query.sql.frame import MANY, Arguments, Frame, function, scalar
+from query.sql.frame import MANY, Arguments, Frame, function, per_member, scalar
 from query.sql.operators import alike, arithmetic
 from query.sql.term import Term
 from query.sql.types import BIGINT, DOUBLE, NULL, Family
@@ -152,7 +152,11 @@ _bitwise("SHIFT_RIGHT", "{0} >> CAST({1} & 63 AS INTEGER)", 2)
 
 @function("COALESCE", "NVL", "IFNULL", least=1, most=MANY)
 def _coalesce(frame: Frame, arguments: Arguments) -> Term:
-    terms, type_ = alike(frame, [frame.term(argument) for argument in arguments], "COALESCE")
+    return per_member(frame, [frame.term(argument) for argument in arguments], _first_known)
+
+
+def _first_known(frame: Frame, given: list[Term]) -> Term:
+    terms, type_ = alike(frame, given, "COALESCE")
     if type_ == NULL:
         return t.null()
     return Term(f"coalesce({', '.join(one.sql for one in terms)})", type_)

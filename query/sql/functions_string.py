@@ -76,7 +76,11 @@ def _substr(frame: Frame, terms: list[Term]) -> Term:
 
 def _substring_of(frame: Frame, terms: list[Term]) -> Term:
     numbers = [_length(one, -_LONGEST) for one in terms[1:]]
-    return t.call("substring", VARCHAR, as_string(terms[0], frame.zone).sql, *numbers)
+    text = as_string(terms[0], frame.zone).sql
+    # As in Druid nothing begins behind the end: NULL, not the empty text.
+    return t.expression(
+        f"CASE WHEN length({text}) >= {numbers[0]} THEN substring({text}, {', '.join(numbers)}) END", VARCHAR
+    )
 
 
 @node(exp.Substring, parts="this start length")

@@ -12,7 +12,6 @@ from query.sql.frame import Frame, Session, holds_aggregate, refuse_parts
 from query.sql.multi_value import spread
 from query.sql.scope import where
 from query.sql.term import Term
-from query.sql.types import VARCHAR
 
 Items = list[tuple[exp.Expr | None, Term | None]]
 _SETS = {"grouping_sets": "GROUPING SETS", "rollup": "ROLLUP", "cube": "CUBE"}
@@ -41,7 +40,7 @@ class Grouping:
             elif term.type.multi:
                 alias = rows.session.fresh("u")
                 self.spreads.append(f"LATERAL (SELECT {spread(term)} AS m) AS {alias}")
-                stands_for = Term(f"{alias}.m", VARCHAR)
+                stands_for = Term(f"{alias}.m", term.type.member)
             self.keys[term.sql] = stands_for
         return self.keys[term.sql].sql
 

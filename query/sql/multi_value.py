@@ -7,53 +7,68 @@ member beside itself, ``x || y`` each of one beside each of the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from query.errors import UnsupportedQuery
 from query.sql.term import Term
-from query.sql.types import MULTI_VARCHAR, VARCHAR, Family
+from query.sql.types import MULTI_VARCHAR, Family, array_of
 
 
 def spread(term: Term) -> str:
     """One row per member; a value without members keeps one row, of NULL."""
-    return f"unnest(CASE WHEN len({term.sql}) > 0 THEN {term.sql} ELSE [NULL] END)"
+    listed = _of_members(term)
+    return f"unnest(CASE WHEN len({listed}) > 0 THEN {listed} ELSE [NULL] END)"
 
 
 def members(term: Term) -> str:
     """One row per member; NULL keeps one row, of NULL, and a list without members none."""
-    return f"unnest(coalesce({term.sql}, [NULL]))"
+    return f"unnest(coalesce({_of_members(term)}, [NULL]))"
+
+
+def _of_members(term: Term) -> str:
+    """The list itself, or what a function made of its members: of none nothing, where as a value it is that of NULL."""
+    if len(term.lists) != 1:
+        return term.sql
+    [(source, name)] = term.lists
+    return f"list_transform(coalesce({source}, [NULL]), lambda {name}: {term.member})"
+
+
+def as_array(term: Term) -> Term:
+    """The term as an answer holds it: what became of members is an array unless it is text."""
+    if not term.type.multi or term.family is Family.STRING:
+        return term
+    array = array_of(term.type.member)
+    return Term(f"CAST({term.sql} AS {array.duckdb})", array)
 
 
 def is_missing(term: Term) -> str:
-    """True for NULL and for a list without members, which Druid does not tell apart."""
-    return f"(coalesce(len({term.sql}), 0) = 0)"
+    """True for NULL, for a list without members, which Druid does not tell apart here, and for a list with a NULL."""
+    return f"(coalesce(len({term.sql}), 0) = 0 OR len({term.sql}) > list_count({term.sql}))"
 
 
 def any_member(name: str, term: Term, condition: Callable[[Term], str]) -> str:
-    """True when some member fulfils a condition; NULL when there is no member. ``name`` is a fresh one."""
-    inner = condition(Term(name, VARCHAR))
+    """True when some member fulfils a condition; NULL when none does and all are NULL. ``name`` is a fresh one."""
+    inner = condition(Term(name, term.type.member))
     fitting = f"list_filter({term.sql}, lambda {name}: coalesce({inner}, FALSE))"
-    return f"(CASE WHEN len({term.sql}) > 0 THEN len({fitting}) > 0 END)"
+    return f"(CASE WHEN len({fitting}) > 0 THEN TRUE WHEN list_count({term.sql}) > 0 THEN FALSE END)"
 
 
 def mapped(lists: Sequence[tuple[str, str]], inner: Term) -> Term:
     """The list with what becomes of every member of a list, or of every combination of members of several.
 
-    ``lists`` are the lists with the names by which ``inner`` calls their members.
+    ``lists`` are the lists with the names by which ``inner`` calls their members. What has no members counts as one
+    null, as in Druid.
 
     Raises:
-        UnsupportedQuery: the change gives no text.
+        UnsupportedQuery: the change gives several values for one.
     """
-    if inner.family is not Family.STRING or inner.type.multi:
+    if inner.type.multi or inner.family in (Family.ARRAY, Family.COMPLEX, Family.INTERVAL):
         raise UnsupportedQuery(
             "this function is not supported on a multi-value string; use MV_TO_ARRAY or MV_TO_STRING"
         )
-    if len(lists) == 1:
-        sql = f"list_transform({lists[0][0]}, lambda {lists[0][1]}: {inner.sql})"
-    else:
-        sql = inner.sql
-        for at, (source, name) in enumerate(reversed(lists)):
-            # What has no members counts as one null, or nothing would be combined with the others.
-            members = f"CASE WHEN len({source}) > 0 THEN {source} ELSE [NULL] END"
-            sql = f"list_transform({members}, lambda {name}: {sql})"
-            sql = f"flatten({sql})" if at else sql
-    return Term(sql, MULTI_VARCHAR, lists=tuple(lists), member=inner.sql)
+    sql = inner.sql
+    for at, (source, name) in enumerate(reversed(lists)):
+        sql = f"list_transform(CASE WHEN len({source}) > 0 THEN {source} ELSE [NULL] END, lambda {name}: {sql})"
+        sql = f"flatten({sql})" if at else sql
+    type_ = MULTI_VARCHAR if inner.family in (Family.STRING, Family.NULL) else replace(inner.type, multi=True)
+    return Term(sql, type_, lists=tuple(lists), member=inner.sql)

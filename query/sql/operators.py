@@ -13,6 +13,7 @@ from query.sql import term as t
 from query.sql.calendar_math import UNITS, Span, shift_ms
 from query.sql.casts import as_boolean, as_number, as_string, cast_to
 from query.sql.frame import REFUSED, Frame, node, per_member
+from query.sql.multi_value import mapped
 from query.sql.parameters import parameter_term
 from query.sql.scope import where
 from query.sql.term import LONG_MAX, LONG_MIN, Term
@@ -343,6 +344,16 @@ def named_type(tree: exp.Expr | None) -> SqlType:
 
 @node(exp.Case, parts="this ifs default")
 def _case(frame: Frame, tree: exp.Expr) -> Term:
+    """One choice a row; of texts, where a multi-value string is looked at, one for each of its members."""
+    found = _choice(frame, tree)
+    if found.family is not Family.STRING or frame.whole is not None:
+        return found
+    inside = frame.by_member()
+    chosen = _choice(inside, tree)
+    return mapped(tuple(inside.members.items()), chosen) if inside.members else found
+
+
+def _choice(frame: Frame, tree: exp.Expr) -> Term:
     from query.sql.comparison import compare
 
     subject = tree.this

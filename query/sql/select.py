@@ -11,6 +11,7 @@ from query.errors import InvalidQuery, UnsupportedQuery
 from query.sql.casts import as_boolean, cast_to
 from query.sql.frame import Frame, Session, holds_aggregate, refuse_parts
 from query.sql.grouping import Grouping, group_keys, parted
+from query.sql.multi_value import as_array
 from query.sql.operators import pinned
 from query.sql.relations import FromBuilder, Plan
 from query.sql.scope import OpenTable, Output, Scope, where
@@ -185,7 +186,7 @@ class QueryPlanner:
         from_sql = parted(session, grouping, (f" FROM {from_sql}" if from_sql else "") + condition)
         frame = rows if grouping is None else Frame(session, source.scope, grouping.keys, rows, aliases)
         frame.named_windows = windows
-        terms = [_stored(item.seen_by(frame)) for item in items]
+        terms = [_stored(as_array(item.seen_by(frame))) for item in items]
         sql = "SELECT " + _distinct(tree, grouping)
         sql += ", ".join(f"{term.sql} AS o{at}" for at, term in enumerate(terms))
         sql += from_sql

@@ -60,7 +60,7 @@ _ELEMENTS = {"VARCHAR": "STRING", "BIGINT": "LONG", "DOUBLE": "DOUBLE", "FLOAT":
 class SqlType:
     """One type. ``element`` names the element of an ARRAY, or the kind of an OTHER (``json``).
 
-    ``multi`` marks a string column or expression whose values may be lists.
+    ``multi`` marks a string column whose values may be lists, or what a function makes of each of their members.
     """
 
     name: str
@@ -71,6 +71,11 @@ class SqlType:
     def family(self) -> Family:
         """How it behaves in expressions."""
         return _FAMILIES[self.name]
+
+    @property
+    def member(self) -> SqlType:
+        """The type of one of several values."""
+        return SqlType(self.name, self.element)
 
     @property
     def druid(self) -> str:
@@ -87,7 +92,7 @@ class SqlType:
     def duckdb(self) -> str:
         """How an expression of this type is held inside a statement; times are milliseconds."""
         if self.multi:
-            return "VARCHAR[]"
+            return f"{self.member.duckdb}[]"
         if self.family is Family.ARRAY:
             return f"{self.element}[]"
         if self.family is Family.COMPLEX and self.element != "json":

@@ -1,0 +1,49 @@
+"""Functions of Druid's expression language that read and make nested data."""
+
+from __future__ import annotations
+
+from query.errors import InvalidQuery
+from query.native.expressions import Compiler, function, named_type
+from query.native.rows import call
+from query.sql import term as t
+from query.sql.casts import as_string, cast_to
+from query.sql.term import Term
+from query.sql.types import BIGINT, array_of
+from segments.expression.tree import Call
+
+
+@function("json_value")
+def _json_value(compiler: Compiler, tree: Call) -> Term:
+    document, path, *type_ = [compiler.value(argument) for argument in tree.arguments]
+    name = type_[0].value if type_ else "STRING"
+    return json_value(compiler, document, path, str(name))
+
+
+def json_value(compiler: Compiler, document: Term, path: Term, type_name: str) -> Term:
+    """The scalar at a path of nested data, as a type by its native name."""
+    if type_name.upper().startswith("ARRAY"):
+        type_ = named_type(type_name)
+        array = call(compiler.session, "JSON_QUERY_ARRAY", document, path)
+        return Term(f"TRY_CAST({array.sql} AS {type_.duckdb})", type_)
+    found = call(compiler.session, "JSON_VALUE", document, path)
+    if type_name.upper() == "LONG":
+        whole = cast_to(found, BIGINT).sql
+        return t.expression(f"coalesce({whole}, TRY_CAST(trunc(TRY_CAST({found.sql} AS DOUBLE)) AS BIGINT))", BIGINT)
+    return cast_to(found, named_type(type_name))
+
+
+@function("json_object")
+def _json_object(compiler: Compiler, tree: Call) -> Term:
+    terms = [compiler.value(argument) for argument in tree.arguments]
+    if len(terms) % 2:
+        raise InvalidQuery("json_object takes pairs of a key and a value")
+    parts = []
+    for at in range(0, len(terms), 2):
+        given = terms[at + 1]
+        # A string of several values is one list.
+        value = Term(given.sql, array_of(given.type.member)) if given.type.multi else given
+        text = call(compiler.session, "TO_JSON_STRING", value)
+        parts += [as_string(terms[at]).sql, f"CAST({text.sql} AS JSON)"]
+    from query.sql.functions_json import JSON
+
+    return Term(f"CAST(json_object({', '.join(parts)}) AS VARCHAR)", JSON)
