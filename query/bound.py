@@ -139,7 +139,10 @@ class BoundQuery:
             kept = _assembled(use, segments, bound.chunks)
             relations.put(use, segments, bound.chunks, kept)
         self.check()
-        self._node.pin(kept.needed, self._pinned, self.check)
+        needed: Sequence[DataSegment] = kept.needed
+        if use.counts_only or use.within_bounds:
+            needed = [*needed, *self._node.unreadable(_needed(segments, use))]
+        self._node.pin(needed, self._pinned, self.check)
         self._rows_read += kept.rows
         return kept.relation
 

@@ -18,7 +18,7 @@ from query.binding import Relation, bind_rows
 from query.bound import BoundQuery
 from query.clock import Clock
 from query.columns import table_def
-from query.damage import damage_of
+from query.damage import damage_of, pin_each
 from query.engine import Engine, EngineSettings
 from query.errors import QueryError, QueryUnavailable
 from query.live import BoundTable, LiveTables
@@ -343,17 +343,12 @@ class QueryNode:
         return [name for name, at in found if at is not None and at.snapshot.required]
 
     def pin(self, segments: Sequence[DataSegment], pinned: list[DataSegment], check: Callable[[], None]) -> None:
-        """Brings segments' local files and keeps them until ``unpin``; each that is held is added to ``pinned``.
-        ``check`` is asked before each that has to be brought."""
-        for segment in self._cache.pin_held(segments, pinned):
-            check()
-            try:
-                self._cache.pin(segment)
-            except ServiceError as error:
-                raise QueryUnavailable(
-                    f"segment {segment.id} cannot be read: {error}", {"segment": str(segment.id)}
-                ) from error
-            pinned.append(segment)
+        """Brings segments' local files and keeps them until ``unpin``, as ``pin_each``."""
+        pin_each(self._cache, self._timeline.unreadable, segments, pinned, check)
+
+    def unreadable(self, segments: Sequence[DataSegment]) -> list[DataSegment]:
+        """Those of some segments that could not be brought when they were last asked for."""
+        return self._timeline.unreadable.among(segments)
 
     def damaged(self, segments: Sequence[DataSegment]) -> dict[DataSegment, str]:
         """Which of these lie damaged on this node's disk, and how. Where no other query reads such a file, it is given

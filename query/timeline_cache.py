@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from query.clock import Clock
+from query.damage import Unreadable
 from query.errors import QueryUnavailable
 from query.source import SegmentCatalog, TableSnapshot
 from segments.cache import SegmentCache
@@ -60,6 +61,7 @@ class TimelineCache:
         self._cache = cache
         self._executor = executor
         self._clock = clock
+        self.unreadable = Unreadable()
         self._lock = threading.Lock()
         self._read_ms: dict[str, int] = {}
         self._asked_ms: dict[str, int] = {}
@@ -269,13 +271,15 @@ class TimelineCache:
     def _bring(self, segment: DataSegment) -> None:
         try:
             self._cache.get(segment)
+            self.unreadable.forget(segment)
         except CacheError:
             # No room now: the query that reads it will make some, or say so.
             _log.info("segment_not_prefetched", segment=str(segment.id))
         except ServiceError as error:
             if error.retryable:
                 raise
-            # It will not get better; queries that need it fail and name it.
+            # It will not get better; queries that need it, or count its rows, fail and name it.
+            self.unreadable.note(segment, error)
             _log.error("segment_unreadable", segment=str(segment.id), error=str(error))
 
 

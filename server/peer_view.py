@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import orjson
+import structlog
 
 from ingest.metadata.records import NodeRecord
 from server.config_secrets import masked
@@ -14,14 +15,15 @@ from server.directory import Directory
 from server.forwarding import FORWARDED
 from server.http_pool import HttpPool, Unanswered
 
+_log = structlog.get_logger(__name__)
 READ_S = 5.0
 AT_ONCE = 8
 Queries = Callable[[], list[dict[str, object]]]
 
 
 class PeerView:
-    """Asks all of them at once; who does not answer in five seconds is left out. ``own`` are this process's settings,
-    secrets masked, and ``queries`` what runs here. Safe from any thread."""
+    """Asks all of them at once; who does not answer in five seconds is told with None, and named in the log. ``own``
+    are this process's settings, secrets masked, and ``queries`` what runs here. Safe from any thread."""
 
     def __init__(self, directory: Directory, pool: HttpPool, own_address: str, own: Mapping[str, Any]) -> None:
         self._directory = directory
@@ -30,22 +32,23 @@ class PeerView:
         self._own = own
         self.own_queries: Queries = list
 
-    def properties(self) -> Iterator[tuple[NodeRecord, Mapping[str, Any]]]:
-        """The settings of each process, as nested as in its file."""
+    def properties(self) -> Iterator[tuple[NodeRecord, Mapping[str, Any] | None]]:
+        """The settings of each process, as nested as in its file; None of one that does not answer."""
         nodes = [node for node in self._directory.nodes() if node.address]
         for node, found in zip(nodes, self._all([n.address for n in nodes], "/status/properties"), strict=True):
             settings = self._own if node.address == self._own_address else found
-            if isinstance(settings, dict):
-                yield node, settings
+            yield node, settings if isinstance(settings, dict) else None
 
-    def queries(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-        """The queries of each query node."""
+    def queries(self) -> Iterator[tuple[str, list[dict[str, Any]] | None]]:
+        """The queries of each query node; None of one that does not answer."""
         addresses = self._directory.query_nodes()
         for address, found in zip(addresses, self._all(addresses, "/druid/v2/sql/queries"), strict=True):
             if address == self._own_address:
                 yield address, masked(self.own_queries())
             elif isinstance(found, dict) and isinstance(found.get("queries"), list):
                 yield address, [query for query in found["queries"] if isinstance(query, dict)]
+            else:
+                yield address, None
 
     def _all(self, addresses: list[str], path: str) -> list[Any]:
         """The JSON each says; None of who says none, and of this process, which need not ask itself."""
@@ -61,9 +64,13 @@ class PeerView:
             # Marked as forwarded: it speaks for itself and asks no other.
             headers = {FORWARDED.decode(): "1"}
             status, body = self._pool.request("GET", f"http://{address}{path}", headers=headers, read_s=READ_S)
-            return orjson.loads(body) if status == 200 else None
-        except (Unanswered, orjson.JSONDecodeError):
-            return None
+            if status == 200:
+                return orjson.loads(body)
+            trouble = f"status {status}"
+        except (Unanswered, orjson.JSONDecodeError) as error:
+            trouble = str(error)
+        _log.warning("peer_silent", address=address, path=path, error=trouble)
+        return None
 
 
 def flattened(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str | None]]:

@@ -19,7 +19,7 @@ from server.api.tasks import newest_attempts, task_status
 from server.config_secrets import masked
 from server.directory import Directory
 from server.leader_view import LeaderView
-from server.peer_view import PeerView, flattened
+from server.peer_view import READ_S, PeerView, flattened
 
 Row = Mapping[str, object]
 
@@ -134,20 +134,27 @@ class StoreSystemTables:
                     yield {"server": address, "segment_id": str(row.segment.id)}
 
     def _server_properties(self) -> Iterator[Row]:
-        """A row for each setting of each process that answers, by its path in the settings file."""
+        """A row for each setting of each process, by its path in the settings file; of a process that does not answer
+        one without a property, so that nobody takes it for absent."""
         for node, properties in self._peers.properties():
             place = {
                 "server": node.address,
                 "service_name": "siltstone",
                 "node_roles": f"[{','.join(DRUID_TYPES.get(role, role) for role in node.roles)}]",
             }
+            if properties is None:
+                yield place | {"property": None, "value": None}
+                continue
             for name, value in flattened(properties):
                 yield place | {"property": name, "value": value}
 
     def _queries(self) -> Iterator[Row]:
-        """What runs or waits on every query node that answers."""
+        """What runs or waits on every query node; of one that does not answer a row says that this is unknown."""
         for address, found in self._peers.queries():
-            for query in found:
+            if found is None:
+                told = {"server": address, "error": f"no answer in {READ_S:g} s"}
+                yield {"id": None, "engine": "native", "state": "UNKNOWN", "info": orjson.dumps(told).decode()}
+            for query in found or ():
                 yield {
                     "id": query.get("sqlQueryId") or query.get("queryId"),
                     "engine": "native",

@@ -12,6 +12,7 @@ import pytest
 
 from query.damage import damage_of
 from query.errors import QueryUnavailable
+from segments.errors import SegmentNotFound
 from tests.unit.query.memory_table import MemoryTable
 from tests.unit.query.node_steps import Start, ask, until
 
@@ -50,3 +51,22 @@ def test_a_damaged_file_is_told_with_its_segment_and_brought_anew(start: Start, 
     with pytest.raises(QueryUnavailable, match=f"segment {re.escape(str(segment.id))}: .* anew"):
         ask(node, asked, useCache=False)
     assert ask(node, asked, useCache=False) == [(55, "p2")]
+
+
+@pytest.mark.parametrize("counted", ["COUNT(*)", "SUM(added)"])
+def test_rows_of_a_segment_that_cannot_be_had_are_not_counted_either(
+    start: Start, table: MemoryTable, counted: str
+) -> None:
+    node, task = start(), table.tasks[0]
+    table.read(task, 10)
+    table.storage.fail_next("pull", SegmentNotFound("no such file"), times=3)
+    segment = table.seal_and_publish(task)
+    until(lambda: table.acknowledged == {"wiki": 2})
+    for condition in ("", " WHERE __time >= TIMESTAMP '2000-01-01'"):
+        with pytest.raises(QueryUnavailable, match=f"segment {re.escape(str(segment.id))} cannot be read: no such"):
+            ask(node, f"SELECT {counted} FROM wiki{condition}")
+    # One that has no part in the answer is not asked for.
+    assert ask(node, f"SELECT {counted} FROM wiki WHERE __time < TIMESTAMP '2000-01-01'")[0][0] in (0, None)
+    table.storage.heal()
+    assert ask(node, f"SELECT {counted} FROM wiki") == [(10 if counted.startswith("COUNT") else 45,)]
+    assert node.unreadable([segment]) == []

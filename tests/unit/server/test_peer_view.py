@@ -46,13 +46,18 @@ def test_every_setting_of_every_process_that_answers_is_a_row(tables: StoreSyste
     rows = list(tables.rows("server_properties"))
     assert {row["node_roles"] for row in rows} == {"[router,broker]"}
     assert [row["value"] for row in rows if row["server"] == "me:1"] == ["/x"]
-    others = {row["property"]: row["value"] for row in rows if row["server"] != "me:1"}
+    others = {row["property"]: row["value"] for row in rows if row["server"] != "me:1" and row["property"]}
     assert others == dict(flattened(SETTINGS))
+    # One that says something else, and one that is gone, are there all the same.
+    assert len([row for row in rows if row["property"] is None]) == 2
     assert others["query.workers"] == "2" and others["secret"] == MASK and others["query.lookups"] is None
 
 
 def test_queries_of_every_query_node_are_rows_without_passwords(tables: StoreSystemTables) -> None:
-    rows = {row["id"]: row for row in tables.rows("queries")}
+    listed = list(tables.rows("queries"))
+    silent = [json.loads(str(row["info"])) for row in listed if row["state"] == "UNKNOWN"]
+    assert len(silent) == 2 and {"server": "127.0.0.1:9", "error": "no answer in 5 s"} in silent
+    rows = {row["id"]: row for row in listed if row["state"] != "UNKNOWN"}
     assert {name: (row["engine"], row["state"]) for name, row in rows.items()} == {
         "s": ("native", "RUNNING"), "n": ("native", "ACCEPTED"),
     }  # fmt: skip
