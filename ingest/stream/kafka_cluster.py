@@ -33,16 +33,16 @@ class ClusterLook:
         self._seen: tuple[int, Any] | None = None
 
     def told(self, topic: str) -> str | None:
-        """What is odd about the cluster as it was seen just now; None while nobody has answered. For one thread at a
-        time; waits no longer than its patience."""
+        """What is odd about the cluster as it was seen just now; None when nobody has answered, nothing ("") while
+        that is not known yet. For one thread at a time; waits no longer than its patience."""
         if self._looking is None or not self._looking.is_alive():
             self._looking = threading.Thread(target=self._look, name="kafka-look", daemon=True)
             self._looking.start()
         self._looking.join(self._patience_s)
         seen = self._seen
-        if seen is None or self._clock.monotonic_ms() - seen[0] > FRESH_MS:
-            return None
-        return in_words(seen[1], topic)
+        if seen is not None and self._clock.monotonic_ms() - seen[0] <= FRESH_MS:
+            return in_words(seen[1], topic)
+        return "" if self._looking.is_alive() else None
 
     def _look(self) -> None:
         try:
@@ -60,7 +60,7 @@ def in_words(metadata: Any, topic: str) -> str:
         return (
             "the broker that answers knows of no broker that is alive: its controller has fenced it, as one that was "
             "too slow for its heartbeats is, or it is just starting. What is written to it may still arrive. Its log "
-            "says which; give it less to do or more to do it with"
+            "says which; take load off it, or give it more processor and a faster disk"
         )
     if controller not in brokers:
         return (

@@ -158,15 +158,19 @@ class BrokerUnreachable(StreamError):
 
 
 class CallUnanswered(BrokerUnreachable):
-    """A broker answers, but not the call that was needed; ``cluster`` says what else it says of itself."""
+    """The call that was needed has no answer, and others have: ``cluster`` says what the brokers say of themselves.
+    Empty: whether others have one is not known yet."""
 
     def __init__(self, bootstrap: str, call: str, detail: str, cluster: str) -> None:
         self.bootstrap = bootstrap
+        found = f"answers, but not {call} ({detail}): {cluster}"
+        if not cluster:
+            found = f"has not answered {call} ({detail}); whether it answers anything else is being looked at"
         # Not of a broker that is away, and not for its class to word.
         StreamError.__init__(
             self,
-            f"Kafka at {bootstrap} answers, but not {call} ({detail}): {cluster}. Reading waits where it is and goes "
-            "on by itself; nothing is lost or skipped",
+            f"Kafka at {bootstrap} {found}. Reading waits where it is and goes on by itself; nothing is lost or "
+            "skipped",
         )
 
 

@@ -172,7 +172,7 @@ class _Demonstration:
     def _end(self) -> None:
         """The producer first, then the service, then the broker: nothing is waiting for what is gone."""
         by_name = {child.name: child for child in self._children}
-        for name, timeout_s in (("producer", 20.0), ("service", 40.0), ("broker", 10.0)):
+        for name, timeout_s in (("producer", 20.0), ("service", 60.0), ("broker", 10.0)):
             if name in by_name:
                 by_name[name].end(timeout_s)
 

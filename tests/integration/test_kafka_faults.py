@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException
 from ingest.errors import StreamError
 from ingest.stream.kafka import KafkaSupplier
 from ingest.stream.properties import translate
-from ingest.stream.supplier import AuthenticationRefused, BrokerUnreachable
+from ingest.stream.supplier import AuthenticationRefused, BrokerUnreachable, CallUnanswered
 from server.quickstart.producer import log_start
 from tests.contract.streams import Gatherer, values
 from tests.servers.kafka import KafkaCluster
@@ -20,7 +20,7 @@ from tests.servers.kfake import Kfake
 from tests.servers.mock_cluster import MockCluster
 from tests.servers.process import free_ports
 from tests.servers.proxy import Proxy
-from tests.servers.topics import admin, create_topic, produce
+from tests.servers.topics import admin, create_topic, produce, wait_for
 
 pytestmark = pytest.mark.integration
 FETCH, LIST_OFFSETS, METADATA = 1, 2, 3
@@ -161,3 +161,23 @@ def test_a_frozen_leader_is_left_in_a_dozen_seconds(tmp_path: Path) -> None:
             print(f"read on after {taken:.1f} s")
             assert taken < 25
             assert [offset for offset, _ in reader.records[0]] == list(range(200))
+
+
+@pytest.mark.slow
+def test_a_broker_that_its_controller_has_fenced_is_told_as_one(tmp_path: Path) -> None:
+    # Let in for six seconds after each heartbeat, then fenced for nineteen.
+    seldom = {"broker.session.timeout.ms": 6_000, "broker.heartbeat.interval.ms": 25_000}
+    with KafkaCluster(tmp_path, extra=seldom) as cluster:
+        topic = create_topic(cluster.bootstrap)
+        node = admin(cluster.bootstrap)
+        wait_for(lambda: not node.list_topics(topic, timeout=10).brokers, what="it is fenced")
+        reader = supplier(cluster.bootstrap, topic, request_timeout_ms=2_000)
+        for ask in (reader.topic_id, lambda: reader.latest([0])):
+            # A busy machine may take its time to look what else is answered.
+            for _ in range(3):
+                with pytest.raises(CallUnanswered, match="nothing is lost") as caught:
+                    ask()
+                if "answers, but not" in str(caught.value):
+                    break
+            assert "has fenced it" in str(caught.value)
+        reader.close()

@@ -75,13 +75,17 @@ def test_where_nobody_answers_anything_that_is_said_and_an_older_look_proves_not
         return WELL
 
     look = ClusterLook(slow, clock, 0)
-    assert look.told("edits") is None, "who reads does not wait for it"
+    assert look.told("edits") == "", "who reads does not wait for it"
+    asker = KafkaAsker({"bootstrap.servers": "b:9092", "log_level": 0}, "edits")
+    asker._look = look
+    told = str(asker.error(KafkaError(KafkaError._TIMED_OUT), call="the question"))
+    assert "Kafka at b:9092 has not answered the question (_TIMED_OUT" in told and "is being looked at" in told
     released.set()
     assert look._looking is not None
     look._looking.join(5)
     clock.advance(FRESH_MS + 1)
     released.clear()
-    assert look.told("edits") is None
+    assert look.told("edits") == "", "what was seen before the present trouble is not told"
     released.set()
 
 
