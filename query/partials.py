@@ -121,7 +121,7 @@ class Partials:
         a delta reads.
         """
         rows = sum(segment.rows for segment in parts[0]) + sum(chunk.rows for chunk in parts[1])
-        if not self._max_bytes or not rows or rows < self._least_rows:
+        if not self._max_bytes or rows < max(self._least_rows, 1):
             return None
         key = (split.partial_sql, use, tuple(functions))
         with self._lock:

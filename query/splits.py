@@ -93,7 +93,13 @@ class Splitting:
         return f"count(DISTINCT {self.key(sql, type_)})"
 
     def read(self, source: str) -> str:
-        """Notes what follows FROM in the parts; returns what does so in the final statement."""
+        """Notes what follows FROM in the parts, the same for all groupings; returns what does so at the end.
+
+        Raises:
+            CannotSplit: it is another.
+        """
+        if self._source not in ("", source):
+            raise CannotSplit(source)
         self._source = source
         return f"{GROUPS} AS {ALIAS}"
 

@@ -36,7 +36,7 @@ class Aggregate:
     """``sql`` is the call of an aggregate, safe to be selected; ``grouping`` names dimensions of a grouping id.
 
     ``sketch`` is what ``sql`` is the estimate of, and ``held`` its type: post-aggregators and queries around this one
-    see that.
+    see that. ``merged`` is how values of parts of the rows make that of all, as ``query.splits`` knows it; empty: not.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Aggregate:
     grouping: tuple[str, ...] | None = None
     sketch: str = ""
     held: SqlType | None = None
+    merged: str = ""
 
 
 def aggregates_of(rows: Rows, query: Part, name: str = "aggregations") -> list[Aggregate]:
@@ -64,7 +65,7 @@ def aggregate(rows: Rows, part: Part, conditions: list[str]) -> Aggregate:
     name = part.text("name")
     suffix = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
     if kind == "count":
-        return Aggregate(name, f"count(*){suffix}", BIGINT)
+        return Aggregate(name, f"count(*){suffix}", BIGINT, merged="count")
     if kind == "cardinality":
         return Aggregate(name, _cardinality(rows, part, suffix), BIGINT)
     if kind == "grouping":
@@ -142,20 +143,21 @@ class _Call:
             raise InvalidQuery(f"{self.part.path}: {self.part.type} of a column of {found.type.druid} is not possible")
         return cast_to(as_number(found), self.type)
 
-    def result(self, sql: str, type_: SqlType | None = None) -> Aggregate:
+    def result(self, sql: str, type_: SqlType | None = None, merged: str = "") -> Aggregate:
         """The finished aggregate."""
-        return Aggregate(self.name, sql, type_ or self.type)
+        return Aggregate(self.name, sql, type_ or self.type, merged=merged)
 
 
 def _sum(call: _Call) -> Aggregate:
     operand = call.operand()
     if call.type == FLOAT:
         return call.result(f"CAST(sum(CAST({operand.sql} AS DOUBLE)){call.suffix} AS FLOAT)")
-    return call.result(f"sum({operand.sql}){call.suffix}")
+    return call.result(f"sum({operand.sql}){call.suffix}", merged="sum" if call.type == BIGINT else "")
 
 
 def _extreme(call: _Call) -> Aggregate:
-    return call.result(extreme_sql(call.kind.lower(), call.operand(), call.suffix))
+    kind = call.kind.lower()
+    return call.result(extreme_sql(kind, call.operand(), call.suffix), merged=kind)
 
 
 def _mean(call: _Call) -> Aggregate:

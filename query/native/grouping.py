@@ -15,6 +15,7 @@ from query.native.plan import Setting, distinct_names
 from query.native.post_aggregators import Names, post_aggregate
 from query.native.rows import Rows
 from query.native.sources import rows_of
+from query.splits import CannotSplit, Splitting
 from query.sql.multi_value import members, spread
 from query.sql.scope import Output
 from query.sql.term import Term
@@ -89,6 +90,9 @@ class Groups:
 
         ``empty`` groups no rows at all, which gives one row of what aggregates are without any.
         """
+        splitting = self.reading.rows.session.splitting
+        if splitting is not None:
+            return self._select_of_groups(splitting, kind, kept, empty)
         items = [] if kind is None else [f"{kind} AS k"]
         source, keys = self.reading.rows.sql, []
         moment = self.reading.rows.time()
@@ -116,6 +120,38 @@ class Groups:
         positions = [str(first + (0 if key == "t" else 1 + int(key[1:]))) for key in keys]
         grouped = f" GROUP BY {', '.join(positions)}" if positions else ""
         return f"SELECT {', '.join(items)} FROM {source}{conditions}{grouped}"
+
+    def _select_of_groups(
+        self, splitting: Splitting, kind: int | None, kept: frozenset[int] | None, empty: bool
+    ) -> str:
+        """As ``select``, of the groups of parts of the rows."""
+        source, moment = self.reading.rows.sql, self.reading.rows.time()
+        if kept is not None or not isinstance(moment, Term):
+            raise CannotSplit("several groupings of one row")
+        cells = [] if self.granularity.is_all else [splitting.key(self.granularity.floor_sql(moment.sql), BIGINT)]
+        for at, dimension in enumerate(self.dimensions):
+            if dimension.term.type.multi:
+                members_of = members if self.members_only else spread
+                source += f" CROSS JOIN LATERAL (SELECT {members_of(dimension.term)} AS m) AS u{at}"
+                cells.append(splitting.key(f"u{at}.m", self.outputs[at].type))
+            else:
+                cells.append(splitting.key(dimension.term.sql, dimension.term.type))
+        names = [] if self.granularity.is_all else ["t"]
+        names += [f"d{at}" for at in range(len(self.dimensions))]
+        items = [] if kind is None else [f"{kind} AS k"]
+        items += ["CAST(NULL AS BIGINT) AS t"] if self.granularity.is_all else []
+        items += [f"{'NULL' if empty else cell} AS {name}" for cell, name in zip(cells, names, strict=True)]
+        for at, one in enumerate(self.aggregates):
+            told = self._aggregate(one, None) if one.grouping is not None else splitting.merged(one.merged, one.sql)
+            items.append(f"{told} AS a{at}")
+        grouped = f" GROUP BY {', '.join(cells)}" if cells and not empty else ""
+        groups = splitting.read(source + self.reading.where)
+        return f"SELECT {', '.join(items)} FROM {groups}{' WHERE FALSE' if empty else ''}{grouped}"
+
+    def rows_sql(self) -> str:
+        """What counts the rows of a group."""
+        splitting = self.reading.rows.session.splitting
+        return "count(*)" if splitting is None else splitting.merged("count", "count(*)")
 
     def _aggregate(self, one: Aggregate, kept: frozenset[int] | None) -> str:
         if one.grouping is None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from query.errors import InvalidQuery, UnsupportedQuery
-from query.model import PlannedQuery
+from query.model import PlannedQuery, TableUse
 from query.native import expression_functions
 from query.native.group_by import group_by
 from query.native.metadata import data_source_metadata, segment_metadata, time_boundary
@@ -15,6 +15,7 @@ from query.native.plan import Draft, NativeCatalogue, NativePlan, Setting, TypeP
 from query.native.request import Part, part_of
 from query.native.scan import scan, search
 from query.native.timeseries import timeseries, top_n
+from query.splits import CannotSplit, Split, Splitting
 from query.sql import planner as sql_planner
 from query.sql.frame import Session
 from query.sql.planner import urgency
@@ -36,6 +37,7 @@ QUERY_TYPES: dict[str, TypePlanner] = {
     "segmentMetadata": segment_metadata,
     "dataSourceMetadata": data_source_metadata,
 }
+_GROUPING = ("timeseries", "topN", "groupBy")
 _NOT_BUILT = ("select", "windowOperator", "union", "unionQuery", "movingAverage", "materializedView")
 
 
@@ -47,15 +49,16 @@ def plan(body: Any, catalogue: NativeCatalogue, now_ms: int, /) -> NativePlan:
     """
     query = part_of(body, "")
     session = Session(catalogue, "UTC", now_ms, QueryPlanner())
-    setting = Setting(query, session, catalogue, lambda _, part: _inner(setting, part, 1))
+    setting = _setting(query, session, catalogue)
     try:
         draft = _drafted(setting)
     except RecursionError as error:
         raise InvalidQuery("the query is nested too deeply") from error
     context = setting.context
     query_id = context.get("queryId")
+    tables = tuple(table.closed() for table in session.tables)
     planned = PlannedQuery(
-        tuple(table.closed() for table in session.tables),
+        tables,
         draft.sql,
         draft.result_columns,
         None if query_id is None else str(query_id),
@@ -65,9 +68,36 @@ def plan(body: Any, catalogue: NativeCatalogue, now_ms: int, /) -> NativePlan:
         tuple(session.functions.values()),
         *urgency(context.get("priority"), context.get("lane")),
         context.flag("useCache", True),
-        not session.told_time,
+        populate_cache=context.flag("populateCache", True),
+        split=_split(setting, tables) if _is_plain(query, session, tables) else None,
     )
     return NativePlan(planned, draft.shape)
+
+
+def _setting(query: Part, session: Session, catalogue: NativeCatalogue) -> Setting:
+    setting = Setting(query, session, catalogue, lambda _, part: _inner(setting, part, 1))
+    return setting
+
+
+def _is_plain(query: Part, session: Session, tables: tuple[TableUse, ...]) -> bool:
+    """Whether it groups the rows of one stored table, of which more is asked than how many they are."""
+    source = query.get("dataSource")
+    is_table = isinstance(source, str) or (isinstance(source, dict) and source.get("type") == "table")
+    if not is_table or query.get("queryType") not in _GROUPING or session.told_time or len(tables) != 1:
+        return False
+    return tables[0].is_stored and not tables[0].counts_only and not tables[0].within_bounds
+
+
+def _split(setting: Setting, tables: tuple[TableUse, ...]) -> Split | None:
+    """The query in groups of parts and what is made of them, if that is the same to the last bit."""
+    session, splitting = setting.session, Splitting()
+    second = Session(session.catalogue, session.zone, session.now_ms, QueryPlanner(), splitting=splitting)
+    try:
+        final = _drafted(_setting(setting.query, second, setting.catalogue)).sql
+    except CannotSplit:
+        return None
+    same_tables = tuple(table.closed() for table in second.tables) == tables
+    return splitting.split(final) if same_tables and second.functions == session.functions else None
 
 
 def _drafted(setting: Setting) -> Draft:

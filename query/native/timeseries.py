@@ -34,7 +34,7 @@ def timeseries(setting: Setting) -> Draft:
     skip = setting.context.flag("skipEmptyBuckets")
     buckets = groups.select(_BUCKET)
     if granularity.is_all and skip:
-        buckets += " HAVING count(*) > 0"
+        buckets += f" HAVING {groups.rows_sql()} > 0"
     selects = [buckets, groups.select(_EMPTY, empty=True)]
     if setting.context.flag("grandTotal"):
         total = Groups(read, Granularity(None), (), groups.aggregates, groups.outputs)

@@ -113,7 +113,7 @@ def _planned(request: SqlRequest, catalogue: Catalogue, now_ms: int, parsed: Sta
         not session.told_time or "sqlCurrentTimestamp" in context,
         statement.explain or _is_small(statement.tree),
         parted,
-        flag(context, "populateCache", True),
+        populate_cache=flag(context, "populateCache", True),
     )
 
 

@@ -9,7 +9,15 @@ import pyarrow as pa
 import pytest
 
 from query.errors import QueryError
+from query.kernels.offering import offered
+from query.model import PlannedQuery
+from query.native import planner as native_planner
 from query.splits import GROUPS, PARTS, Split
+from query.sql import planner as sql_planner
+from tests.conformance import tables
+from tests.conformance.engine import NOW_MS, request_of
+from tests.conformance.native import catalogue
+from tests.conformance.running import cases
 from tests.unit.query.rows import planned, table
 from tests.unit.query.statements import Statements
 
@@ -123,25 +131,62 @@ def sorted_rows(answer: pa.Table) -> list[str]:
     return sorted(repr(row) for row in zip(*(column.to_pylist() for column in answer.columns), strict=True))
 
 
+def difference(engine: Engine, plan: PlannedQuery, split: Split, held: pa.Table, random: Random) -> str:
+    """What differs between the answer of all rows and that of parts of them; empty when nothing does."""
+    [use] = plan.tables
+    held = held.select([column.name for column in use.columns])
+    held = held.rename_columns([column.internal for column in use.columns])
+    cuts = sorted(random.randint(0, len(held)) for _ in range(random.randint(0, 3)))
+    ends = zip([0, *cuts], [*cuts, len(held)], strict=True)
+    parts = [held.slice(begin, end - begin) for begin, end in ends]
+    with offered(engine.connection, plan.functions, tables.catalogue().lookups.__getitem__):
+        whole = engine.run(plan.duckdb_sql, **{use.relation: held})
+        made = by_parts(engine, split, use.relation, parts, random)
+    is_same = sorted_rows(whole) == sorted_rows(made) and whole.schema.types == made.schema.types
+    return "" if is_same else f"{plan.duckdb_sql}\n  {whole.to_pylist()}\n  {made.to_pylist()}"
+
+
 def compared(seed: int, count: int) -> tuple[int, list[str]]:
     random, engine, splits, wrong = Random(seed), Engine(), 0, []
     for _ in range(count):
-        sql = statement(random)
-        plan = planned(sql)
-        if plan.split is None:
+        plan = planned(statement(random))
+        if plan.split is not None:
+            splits += 1
+            wrong.append(difference(engine, plan, plan.split, rows(random, random.randrange(12)), random))
+    return splits, [found for found in wrong if found]
+
+
+def compared_cases(share: float) -> tuple[int, list[str]]:
+    """The recorded requests, SQL and native, over the tables that they were recorded of."""
+    random, engine, splits, wrong = Random(8), Engine(), 0, []
+    for name, case in cases().items():
+        if random.random() >= share or case["kind"] not in ("sql", "native"):
             continue
-        splits += 1
-        [use] = plan.tables
-        held = rows(random, random.randrange(12)).select([column.name for column in use.columns])
-        held = held.rename_columns([column.internal for column in use.columns])
-        cuts = sorted(random.randint(0, len(held)) for _ in range(random.randint(0, 3)))
-        ends = zip([0, *cuts], [*cuts, len(held)], strict=True)
-        parts = [held.slice(begin, end - begin) for begin, end in ends]
-        whole = engine.run(plan.duckdb_sql, **{use.relation: held})
-        made = by_parts(engine, plan.split, use.relation, parts, random)
-        if sorted_rows(whole) != sorted_rows(made) or whole.schema.types != made.schema.types:
-            wrong.append(f"{sql}\n  {whole.to_pylist()}\n  {made.to_pylist()}")
+        try:
+            if case["kind"] == "native":
+                plan = native_planner.plan(case["request"], catalogue(), NOW_MS).planned
+            else:
+                plan = sql_planner.plan(request_of(case["request"]), catalogue(), NOW_MS)
+        except QueryError:
+            continue
+        if plan.split is not None:
+            splits += 1
+            found = difference(engine, plan, plan.split, tables.rows_of(plan.tables[0].datasource), random)
+            wrong += [f"{name}: {found}"] if found else []
     return splits, wrong
+
+
+def test_parts_give_the_answer_of_the_whole_to_recorded_requests() -> None:
+    splits, wrong = compared_cases(0.06)
+    assert not wrong, "\n".join(wrong)
+    assert splits > 8
+
+
+@pytest.mark.slow
+def test_parts_give_the_answer_of_the_whole_to_all_recorded_requests() -> None:
+    splits, wrong = compared_cases(1.0)
+    assert not wrong, "\n".join(wrong)
+    assert splits > 200
 
 
 def test_parts_give_the_answer_of_the_whole() -> None:
