@@ -37,7 +37,12 @@ class Names:
 
 
 _SYMBOLS = ("+", "-", "*")
-_NOT_BUILT = ("javascript",)
+_REFUSED = """
+javascript arrayOfDoublesSketchTTest arrayOfDoublesSketchToString quantileFromTDigestSketch
+quantilesFromTDigestSketch momentSketchSolveQuantiles momentSketchMin momentSketchMax percentileSpectatorHistogram
+percentilesSpectatorHistogram
+"""
+_NOT_BUILT = frozenset(_REFUSED.split())
 
 
 def post_aggregate(session: Session, part: Part, names: Names) -> Term:
@@ -74,7 +79,7 @@ def _asked(session: Session, part: Part, names: Names) -> Term:
         return histograms.asked(session, part, names.sketch(part.text("fieldName")))
     if kind in POST_AGGREGATORS:
         return POST_AGGREGATORS[kind](session, part, lambda inner: _sketch_of(session, inner, names))
-    if kind in _NOT_BUILT or "Sketch" in kind or kind.startswith(("approx", "moment", "tDigest")):
+    if kind in _NOT_BUILT:
         raise part.unsupported("the post-aggregator")
     raise part.unknown_type("post-aggregator")
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from query.errors import InvalidQuery, UnsupportedQuery
+from query.errors import InvalidQuery, UnsupportedQuery, did_you_mean
+from query.native.known_types import KNOWN_TYPES
 from query.sql.term import LONG_MAX
 
 
@@ -111,7 +112,8 @@ class Part:
 
     def unknown_type(self, what: str) -> InvalidQuery:
         """The error for a type that nobody knows."""
-        return InvalidQuery(f"{self.at('type')}: {self.type!r} is not a type of {what}")
+        near = did_you_mean(self.type, KNOWN_TYPES.get(what, ()))
+        return InvalidQuery(f"{self.at('type')}: {self.type!r} is not a type of {what}{near}")
 
     def unsupported(self, what: str) -> UnsupportedQuery:
         """The error for a type that is known and not built."""

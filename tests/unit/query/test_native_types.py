@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from query.errors import InvalidQuery, QueryError, UnsupportedQuery
+from query.native.known_types import KNOWN_TYPES
 from tests.conformance.native import answered
 
 RECORDED: dict[str, list[str]] = json.loads((Path(__file__).parent / "druid_native.json").read_text(encoding="utf-8"))
@@ -37,7 +38,7 @@ ARGUMENTS = {"hyper_unique_add": "'a', 'b'"}
 
 def query(place: str, name: str) -> dict[str, Any]:
     """A query that names the type in its place and says little else of it."""
-    part = {"type": name, "name": "x", "fieldName": "n"}
+    part = {"type": name, "name": "x", "fieldName": "n", "dimension": "s"}
     extraction = {"type": "extraction", "dimension": "s", "outputName": "o"}
     call = f"{name}({ARGUMENTS.get(name, '')})"
     changes: dict[str, dict[str, Any]] = {
@@ -78,6 +79,19 @@ def test_what_druid_knows_is_built_or_refused_by_name(place: str) -> None:
             assert isinstance(error, InvalidQuery), (name, error.message)
             assert "is not a type of" not in error.message and "unknown" not in error.message, (name, error.message)
     assert refused == REFUSED.get(place, set())
+
+
+@pytest.mark.parametrize("what", KNOWN_TYPES)
+def test_every_name_that_is_offered_is_a_type_and_the_nearest_is_offered(what: str) -> None:
+    place = what.removeprefix("topN ")
+    for name in KNOWN_TYPES[what]:
+        try:
+            answered(**query(place, name))
+        except InvalidQuery as error:
+            assert "is not a type of" not in error.message, name
+        for misspelt in (name[:-1] + "_", name.swapcase()) if len(name) > 3 else (name.upper(),):
+            with pytest.raises(InvalidQuery, match="did you mean"):
+                answered(**query(place, misspelt))
 
 
 def ask(kind: str, **members: Any) -> dict[str, Any]:
