@@ -57,7 +57,7 @@ HOUR_MS = 3_600_000
 NOON_MS = 1_780_000_000_000 // HOUR_MS * HOUR_MS
 
 
-def eventually(condition: Callable[[], object], deadline_s: float = 20.0, what: str = "") -> None:
+def eventually(condition: Callable[[], object], deadline_s: float = 60.0, what: str = "") -> None:
     """Polls until the condition holds; fails after the deadline."""
     end = time.monotonic() + deadline_s
     while not condition():

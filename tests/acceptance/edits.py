@@ -91,4 +91,4 @@ class Edits:
             self.sent += len(batch)
             self._producer.poll(0)
             self._stop.wait(0.05)
-        assert self._producer.flush(30) == 0, "not all records were delivered"
+        assert self._producer.flush(60) == 0, "not all records were delivered"

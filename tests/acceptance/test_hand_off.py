@@ -40,7 +40,7 @@ def test_a_query_node_without_its_database_is_named_then_left_out_and_comes_back
             told[:] = whole.supervisor_status("chaos")["payload"].get("waitingFor", [])
             return any("query node" in each for each in told)
 
-        wait_for(names_it, 30, "the status names who holds the hand-off back")
+        wait_for(names_it, 90, "the status names who holds the hand-off back")
         rows = sum(flow.stop())
         wait_for(lambda: counted(whole) == rows, 60, "every row is seen")
         whole.supervisor_action("chaos", "suspend")

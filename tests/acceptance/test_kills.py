@@ -64,7 +64,7 @@ def test_tasks_read_on_without_their_server_and_the_next_one_adopts_them(kafka: 
             before = service.task_processes()
             service.kill()
             reached = _positions(before[0])
-            wait_for(lambda: _positions(before[0]) > reached, 30, "the task reads on without a server")
+            wait_for(lambda: _positions(before[0]) > reached, 90, "the task reads on without a server")
             service.start()
             assert [task.pid for task in service.task_processes()] == [task.pid for task in before]
             wait_for(lambda: watcher.last[0] == edits.all_sent(), 90, "every row is seen")

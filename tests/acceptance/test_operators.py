@@ -34,7 +34,7 @@ def test_a_posted_spec_gives_its_first_row_at_once(service: Service, kafka: Kafk
     table.send(100)
     begun = time.monotonic()
     table.client.submit(table.spec())
-    wait_for(lambda: table.count() > 0, 30, "the first row")
+    wait_for(lambda: table.count() > 0, 90, "the first row")
     print(f"first row {time.monotonic() - begun:.2f} s after the post")
     table.client.supervisor_action(table.name, "terminate")
 
@@ -46,7 +46,7 @@ def test_records_that_cannot_be_read_are_counted_sampled_and_kept(service: Servi
     table.client.submit(table.spec())
     wait_for(lambda: table.count() == COUNT, 60, "good rows are visible")
     supervisor = f"/druid/indexer/v1/supervisor/{table.name}"
-    wait_for(lambda: len(table.client.get(f"{supervisor}/parseErrors")) >= 3, 30, "samples are told")
+    wait_for(lambda: len(table.client.get(f"{supervisor}/parseErrors")) >= 3, 90, "samples are told")
     samples = str(table.client.get(f"{supervisor}/parseErrors"))
     assert "partition" in samples and "offset" in samples
     assert table.status()["healthy"] is True
@@ -56,7 +56,7 @@ def test_records_that_cannot_be_read_are_counted_sampled_and_kept(service: Servi
     table.client.submit({**mended, "suspended": True})
     [done] = json.loads(service.cli("quarantine", "replay", table.name, "--json"))
     assert (done["records"], done["rows"], done["quarantined"]) == (3, 1, 2)
-    wait_for(lambda: table.count() == COUNT + 1, 30, "the record that only had no time")
+    wait_for(lambda: table.count() == COUNT + 1, 90, "the record that only had no time")
     assert service.verify(table.name)["replays"] == 1
 
 
@@ -194,7 +194,7 @@ def test_too_many_bad_records_stop_a_supervisor_until_it_is_resumed(service: Ser
     assert table.count() == before, "nothing is read"
     service.cli("supervisor", "resume", table.name)
     wait_for(lambda: table.count() == 2 * COUNT, 60, "it reads on after the bad ones")
-    wait_for(lambda: table.status()["healthy"], 30, "and is healthy")
+    wait_for(lambda: table.status()["healthy"], 90, "and is healthy")
     table.rest(2 * COUNT)
     service.verify(table.name)
 
@@ -207,7 +207,7 @@ def test_the_command_line_prints_bare_csv_and_names_what_is_not_there(service: S
 def test_a_server_says_what_its_threads_are_doing_and_goes_on(service: Service) -> None:
     assert service.proc is not None
     os.kill(service.proc.pid, signal.SIGUSR1)
-    wait_for(lambda: "most recent call first" in service.tail(400), 10, "the stacks are in the log")
+    wait_for(lambda: "most recent call first" in service.tail(400), 90, "the stacks are in the log")
     assert service.client.health()
 
 
@@ -229,7 +229,7 @@ def test_a_range_is_planned_read_completed_and_reads_nothing_else(service: Servi
     wait_for(lambda: table.status()["state"] == "COMPLETED", 60, "it is completed")
     table.send(400)
     rows = sum(ends.values()) - 100 * PARTITIONS
-    wait_for(lambda: table.published() == rows, 30, "its rows are published")
+    wait_for(lambda: table.published() == rows, 90, "its rows are published")
     assert table.count() == rows and table.status()["state"] == "COMPLETED"
     service.verify(table.name)
     plan = json.loads(service.cli("supervisor", "plan", str(file), "--records", "0", "--json"))
@@ -243,7 +243,7 @@ def test_a_quiet_supervisor_goes_idle_and_wakes_with_exact_rows(service: Service
     posted["spec"]["ioConfig"]["idleConfig"] = {"enabled": True, "inactiveAfterMillis": 500}
     table.client.submit(posted)
     wait_for(lambda: table.status()["state"] == "IDLE", 60, "it is idle")
-    wait_for(lambda: not table.status()["activeTasks"] and table.published() == COUNT, 30, "its tasks have ended")
+    wait_for(lambda: not table.status()["activeTasks"] and table.published() == COUNT, 90, "its tasks have ended")
     table.send()
     wait_for(lambda: table.count() == 2 * COUNT, 60, "it wakes")
     wait_for(lambda: table.published() == 2 * COUNT, 60, "and publishes")

@@ -43,7 +43,7 @@ def test_a_database_that_stops_and_starts_costs_nothing(
         with Watcher(service.client, "wikipedia", lambda: edits.sent) as watcher:
             wait_for(lambda: watcher.last[0] >= 1_000, 60, "rows arrive")
             own_postgres.stop()
-            wait_for(lambda: "metadata" in faults_of(service), 30, "health names the database")
+            wait_for(lambda: "metadata" in faults_of(service), 90, "health names the database")
             seen = watcher.last[0]
             own_postgres.start()
             wait_for(lambda: watcher.last[0] > seen, 60, "rows arrive again")

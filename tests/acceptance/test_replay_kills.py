@@ -49,7 +49,7 @@ def test_a_leader_killed_in_the_midst_of_a_replay_makes_each_record_a_row_once(
             assert table.count() in (COUNT, COUNT + BAD), "all of a file's rows or none"
         for path in waiting:
             wait_for(lambda path=path: replay(table, path), 60, "the replay is done")  # type: ignore[misc]  # bound now
-        wait_for(lambda: table.count() == COUNT + BAD, 30, "every record once")
+        wait_for(lambda: table.count() == COUNT + BAD, 90, "every record once")
         users = f'SELECT COUNT(DISTINCT "user") AS n FROM "{table.name}" WHERE page LIKE \'p%\' AND added = 1'
         assert table.client.sql(users)[0]["n"] >= BAD
         assert service.verify(table.name)["replays"] == len(waiting)

@@ -59,13 +59,13 @@ def send(bootstrap: str, chosen: list[Case]) -> None:
     for made in client.create_topics(new).values():
         made.result(20)
     for case in chosen:
-        wait_for(lambda case=case: leaders(client, case.name) == 1, 20, case.name)  # type: ignore[misc]  # bound now
+        wait_for(lambda case=case: leaders(client, case.name) == 1, 90, case.name)  # type: ignore[misc]  # bound now
     producer = Producer({"bootstrap.servers": bootstrap, **ONCE})
     for case in chosen:
         for each in case.records():
             told: dict[str, Any] = {"key": each.key, "headers": each.headers, "timestamp": each.at_ms}
             producer.produce(case.name, each.value, partition=0, **told)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def schema_registry() -> Any:

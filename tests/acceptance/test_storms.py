@@ -78,13 +78,13 @@ def test_a_topic_made_again_is_named_and_read_from_its_start_after_a_reset(storm
     wait_for(lambda: table.published() == COUNT, 60, "everything is published")
     delete_topic(kafka.bootstrap, table.topic)
     create_topic(kafka.bootstrap, PARTITIONS, table.topic)
-    wait_for(lambda: "created again" in table.status().get("stateReason", ""), 30, "it is named")
+    wait_for(lambda: "created again" in table.status().get("stateReason", ""), 90, "it is named")
     assert not table.status()["healthy"]
     table.send(100)
     assert table.count() == COUNT, "nothing of the new one is taken for the old one's"
     table.client.supervisor_action(table.name, "reset")
     wait_for(lambda: table.count() == COUNT + 100, 90, "the new one is read from its start")
-    wait_for(lambda: table.status()["healthy"], 30, "it is healthy again")
+    wait_for(lambda: table.status()["healthy"], 90, "it is healthy again")
     table.rest(COUNT + 100)
     table.service.verify(table.name)
 

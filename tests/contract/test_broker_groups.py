@@ -50,7 +50,7 @@ def test_two_members_share_the_partitions(broker: Broker) -> None:
             member.poll(0.1)
         return sorted(len(member.assignment()) for member in members) == [2, 2]
 
-    topics.wait_for(shared, 30, "two partitions each")
+    topics.wait_for(shared, 90, "two partitions each")
     for member in members:
         member.close()
 

@@ -182,4 +182,4 @@ def test_retention_moves_the_start(broker: Broker) -> None:
             broker.control("/retention")
         return broker.marks(topic)[0] >= 50
 
-    topics.wait_for(moved, 30, "the start at 50")
+    topics.wait_for(moved, 90, "the start at 50")

@@ -50,7 +50,7 @@ NOON_MS = 1_780_000_000_000 // HOUR_MS * HOUR_MS
 SECRET = "secret-of-the-tests"
 
 
-def eventually(condition: Callable[[], object], deadline_s: float = 30.0, what: Callable[[], object] = str) -> None:
+def eventually(condition: Callable[[], object], deadline_s: float = 90.0, what: Callable[[], object] = str) -> None:
     """Polls until the condition holds; fails with what ``what`` says after the deadline."""
     end = time.monotonic() + deadline_s
     while not condition():

@@ -34,7 +34,7 @@ def produced_while(producer: EditProducer, messages: int) -> Produced:
     before = producer.snapshot().messages
     worker.start()
     try:
-        wait_for(lambda: producer.snapshot().messages >= before + messages, 30, f"{messages} more messages")
+        wait_for(lambda: producer.snapshot().messages >= before + messages, 90, f"{messages} more messages")
     finally:
         stop.set()
         worker.join(20)
@@ -121,11 +121,11 @@ def test_the_producer_rides_out_a_broker_that_is_killed(tmp_path: Path) -> None:
         stop = threading.Event()
         worker = threading.Thread(target=producer.run, args=(stop,), daemon=True)
         worker.start()
-        wait_for(lambda: producer.snapshot().messages > 300, 20)
+        wait_for(lambda: producer.snapshot().messages > 300, 90)
         broker.kill()
         broker.start()
         after = producer.snapshot().messages
-        wait_for(lambda: producer.snapshot().messages > after + 1000, 30)
+        wait_for(lambda: producer.snapshot().messages > after + 1000, 90)
         stop.set()
         worker.join(20)
         found = events_in(broker.bootstrap, "edits")

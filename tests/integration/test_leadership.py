@@ -101,7 +101,7 @@ def test_a_leader_frozen_longer_than_its_lease_writes_nothing_when_it_goes_on(
         answers = [each.result() for each in late]
     assert [status for status, _ in answers] == [503] * LATE, answers
     assert rows(database, "SELECT DISTINCT supervisor FROM supervisor_specs ORDER BY 1") == [("after",), ("before",)]
-    wait_for(lambda: not leads(old) and leads(new), 30, "one of the two leads")
+    wait_for(lambda: not leads(old) and leads(new), 90, "one of the two leads")
     [(generation, node)] = rows(database, "SELECT generation, node FROM leadership")
     assert generation == 2 and node == new.client.get("/status")["node"]
     new.stop()

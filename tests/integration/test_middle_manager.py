@@ -76,7 +76,7 @@ def task(name: str = "clicks_0", attempt: int = 1) -> TaskSpec:
     return TaskSpec(name, attempt, f"token-{name}-{attempt}", "clicks", "clicks", 0, 1, "t", None, (), {}, True)
 
 
-def eventually(condition: Callable[[], object], deadline_s: float = 20.0) -> None:
+def eventually(condition: Callable[[], object], deadline_s: float = 60.0) -> None:
     end = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < end, "not in time"

@@ -76,7 +76,7 @@ def test_two_posts_at_once_reach_the_supervisor_in_the_order_in_which_they_were_
     runner = system.overlord.leading().runner("clicks")
     assert runner is not None
     eventually(lambda: runner.view().config.spec_version >= 2)
-    eventually(lambda: runner.view().config.spec_version == record.version, 2, "the newest spec came last")
+    eventually(lambda: runner.view().config.spec_version == record.version, 30, "the newest spec came last")
     assert runner.view().spec.posted == record.spec
 
 

@@ -188,8 +188,8 @@ def test_limits_a_silent_replica_a_new_size_and_a_reset_at_once_delay_no_other_g
     for partition in range(3):
         feed(system, 60, partition)
     others = [task for task in system.tasks() if task.task.group != silent.task.group]
-    eventually(lambda: system.rows_published() >= 200, 10, "the other groups go on while one is asked in vain")
-    eventually(lambda: all(sum(task.runner.view.positions.values()) == 150 for task in others), 10)
+    eventually(lambda: system.rows_published() >= 200, what="the other groups go on while one is asked in vain")
+    eventually(lambda: all(sum(task.runner.view.positions.values()) == 150 for task in others))
     system.overlord.submit(spec(replicas=2, taskCount=2, maxRowsPerSegment=100))
     system.overlord.reset_offsets("clicks", OffsetMap({2: 120}))
     heard.set()
