@@ -69,6 +69,7 @@ _LISTS = frozenset(
         "to_string",
     ]
 )
+_OVER_LISTS = frozenset({"array", "map", "filter", "any", "all", "fold", "cartesian_map", "cartesian_fold"})
 _DUCKDB_MATH = {"cbrt": "cbrt", "cosh": "cosh", "sinh": "sinh", "tanh": "tanh", "rint": "round_even"}
 _OF_NOTHING = {"concat": t.text(""), "greatest": t.null(), "least": t.null()}
 _REDUCED = {"max": "greatest", "min": "least"}
@@ -80,6 +81,9 @@ def called(compiler: Compiler, tree: Call) -> Term:
     Raises:
         QueryError: the function is not built, or its arguments do not fit.
     """
+    if compiler.whole is not None and (tree.name in _OVER_LISTS or tree.name.startswith(("array_", "mv_"))):
+        # Lists are taken as they are, also where the members of others are looked at one by one.
+        compiler = compiler.whole
     rule = FUNCTIONS.get(tree.name)
     if rule is not None:
         return rule(compiler, tree)
@@ -115,25 +119,34 @@ def _chosen(compiler: Compiler, branches: list[tuple[str, Term]], default: Term)
 
 @function("if")
 def _if(compiler: Compiler, tree: Call) -> Term:
-    test, *values = tree.arguments
-    first, second = (compiler.value(value) for value in values)
-    return _chosen(compiler, [(compiler.condition(test), first)], second)
+    def choice(inner: Compiler) -> Term:
+        test, *values = tree.arguments
+        first, second = (inner.value(value) for value in values)
+        return _chosen(inner, [(inner.condition(test), first)], second)
+
+    return compiler.each(choice)
 
 
 @function("case_searched")
 def _case_searched(compiler: Compiler, tree: Call) -> Term:
-    pairs = list(tree.arguments)
-    default = pairs.pop() if len(pairs) % 2 else None
-    branches = [(compiler.condition(pairs[at]), compiler.value(pairs[at + 1])) for at in range(0, len(pairs), 2)]
-    return _chosen(compiler, branches, t.null() if default is None else compiler.value(default))
+    def choice(inner: Compiler) -> Term:
+        pairs = list(tree.arguments)
+        default = pairs.pop() if len(pairs) % 2 else None
+        branches = [(inner.condition(pairs[at]), inner.value(pairs[at + 1])) for at in range(0, len(pairs), 2)]
+        return _chosen(inner, branches, t.null() if default is None else inner.value(default))
+
+    return compiler.each(choice)
 
 
 @function("case_simple")
 def _case_simple(compiler: Compiler, tree: Call) -> Term:
-    subject, *rest = _values(compiler, tree)
-    pairs = rest if len(rest) % 2 == 0 else rest[:-1]
-    branches = [(compare(compiler.frame, "=", subject, pairs[at]).sql, pairs[at + 1]) for at in range(0, len(pairs), 2)]
-    return _chosen(compiler, branches, rest[-1] if len(rest) % 2 else t.null())
+    def choice(inner: Compiler) -> Term:
+        subject, *rest = _values(inner, tree)
+        pairs = rest if len(rest) % 2 == 0 else rest[:-1]
+        tests = [compare(inner.frame, "=", subject, one).sql for one in pairs[::2]]
+        return _chosen(inner, list(zip(tests, pairs[1::2], strict=True)), rest[-1] if len(rest) % 2 else t.null())
+
+    return compiler.each(choice)
 
 
 @function("isnull", "notnull")

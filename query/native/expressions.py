@@ -11,7 +11,7 @@ from query.sql import term as t
 from query.sql.casts import as_number, cast_to
 from query.sql.comparison import compare
 from query.sql.frame import Frame, Session, per_member
-from query.sql.multi_value import any_member
+from query.sql.multi_value import any_member, mapped
 from query.sql.operators import arithmetic
 from query.sql.scope import Scope
 from query.sql.term import Term
@@ -88,12 +88,18 @@ def parsed(text: str) -> Expression:
 
 @dataclass(slots=True)
 class Compiler:
-    """Compiles trees; ``column`` says what a name means, ``sketch`` where a sketch is asked for."""
+    """Compiles trees; ``column`` says what a name means, ``sketch`` where a sketch is asked for.
+
+    With ``whole``, the compiler around, a multi-value string means one of its members; ``members`` are then those
+    strings with the member's name.
+    """
 
     session: Session
     column: Callable[[str], Term]
     bound: dict[str, Term] = field(default_factory=dict)
     sketch: Callable[[str], Term] | None = None
+    whole: Compiler | None = None
+    members: dict[str, str] = field(default_factory=dict)
 
     @property
     def frame(self) -> Frame:
@@ -111,7 +117,7 @@ class Compiler:
             type_ = array_of(NAMED_TYPES[tree.element])
             return Term(f"CAST([{', '.join(t.constant(one).sql for one in tree.values)}] AS {type_.duckdb})", type_)
         if isinstance(tree, Identifier):
-            return self.bound[tree.name] if tree.name in self.bound else self.column(tree.name)
+            return self._named(tree.name)
         if isinstance(tree, Unary):
             return self._unary(tree)
         if isinstance(tree, Binary):
@@ -135,6 +141,22 @@ class Compiler:
         if found.family is Family.ARRAY:
             raise InvalidQuery("an array is no condition")
         return found.sql if found.family is Family.BOOLEAN else cast_to(found, BOOLEAN).sql
+
+    def each(self, build: Callable[[Compiler], Term]) -> Term:
+        """What ``build`` compiles; where that is text and looks at multi-value strings, for each of their members."""
+        found = build(self)
+        if found.family is not Family.STRING or self.whole is not None:
+            return found
+        inside = Compiler(self.session, self.column, self.bound, self.sketch, self)
+        chosen = build(inside)
+        return mapped(tuple(inside.members.items()), chosen) if inside.members else found
+
+    def _named(self, name: str) -> Term:
+        found = self.bound[name] if name in self.bound else self.column(name)
+        if self.whole is None or not found.type.multi:
+            return found
+        self.members[found.sql] = self.session.member(found.sql)
+        return Term(self.members[found.sql], found.type.member)
 
     def inside(self, lambda_: Lambda, *members: Term) -> Compiler:
         """A compiler for a lambda's body.

@@ -330,6 +330,8 @@ def _any_value(call: Aggregation) -> Term:
 
 @aggregate("STRING_AGG", "LISTAGG", least=1, most=3)
 def _string_agg(call: Aggregation) -> Term:
+    if call.term(0).type.multi:
+        return _joined_members(call)
     value = as_string(call.single(), call.rows.zone)
     separator = t.text_sql(constant_text(call.term(1), f"the separator of {call.name}")) if call.arguments[1:] else "''"
     # DISTINCT is ordered by the values, as Druid's set happens to be; without it there is no order to keep.
@@ -337,9 +339,28 @@ def _string_agg(call: Aggregation) -> Term:
     return Term(call.sql("string_agg", value.sql, separator, order=order), VARCHAR)
 
 
+def _joined_members(call: Aggregation) -> Term:
+    separator = t.text_sql(constant_text(call.term(1), f"the separator of {call.name}")) if call.arguments[1:] else "''"
+    return t.call("array_to_string", VARCHAR, _all_members(call, call.term(0)), separator)
+
+
+def _all_members(call: Aggregation, value: Term) -> str:
+    """The members of all rows in one list; a row without any adds a NULL. Different ones are in order, NULL first."""
+    listed = f"CASE WHEN len({value.sql}) > 0 THEN {value.sql} ELSE [NULL] END"
+    _refuse_split(call)
+    joined = f"flatten(list({listed}{'' if call.distinct else call.order}){call.suffix})"
+    if not call.distinct:
+        return joined
+    missing = f"CASE WHEN len({joined}) > list_count({joined}) THEN [NULL] ELSE [] END"
+    return f"list_concat({missing}, list_sort(list_distinct({joined})))"
+
+
 @aggregate("ARRAY_AGG", most=2)
 def _array_agg(call: Aggregation) -> Term:
-    value = call.single()
+    value = call.term(0)
+    if value.type.multi:
+        type_ = array_of(value.type.member)
+        return Term(f"CAST({_all_members(call, value)} AS {type_.duckdb})", type_)
     type_ = array_of(value.type)
     value_sql = cast_to(value, BIGINT).sql if value.type == BOOLEAN else value.sql
     order = f" ORDER BY {value_sql} ASC NULLS FIRST" if call.distinct and not value.is_constant else call.order

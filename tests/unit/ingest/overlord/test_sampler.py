@@ -93,6 +93,16 @@ def test_what_an_answer_cannot_carry_is_shown_as_text() -> None:
     assert row["input"] == shown and "surrogate" in row["error"]
 
 
+def test_a_list_without_members_rolls_up_with_null_and_is_shown_as_null() -> None:
+    rows = [b'{"t": "2024-01-01", "v": %s}' % value for value in (b"[]", b"null", b"[null]", b'["x"]', b"[]", b'""')]
+    values: list[bytes | None] = list(rows)
+    body = of_topic()
+    schema = body["spec"]["dataSchema"] | {"metricsSpec": [{"type": "count", "name": "n"}]}
+    body["spec"]["dataSchema"] = schema | {"granularitySpec": {"rollup": True, "queryGranularity": "DAY"}}
+    answer = sample(body, lambda *_: [Poll(0, 0, len(values), range(len(values)), values, [])], NOON_MS)
+    assert [(row["parsed"]["v"], row["parsed"]["n"]) for row in answer["data"]] == [(None, 4), ("x", 1), ("", 1)]
+
+
 def test_records_of_a_topic_are_read_within_what_is_asked_for() -> None:
     asked: list[Any] = []
 
