@@ -12,7 +12,9 @@ from query.native.request import Part, part_of
 from query.results import zoned_iso
 from query.sql import calendar_sql as cal
 from query.sql.calendar_math import Span, floor_ms, known_zone, parse_span, shift_ms, whole_ms
-from segments.civil import format_iso_ms
+from segments.civil import DAY_MS, format_iso_ms
+
+_MONTH_MS = 30 * DAY_MS
 
 _NAMED = {
     "NONE": "PT0.001S",
@@ -61,6 +63,12 @@ class Granularity:
             following = floor_ms(shift_ms(start, self.span, 1, self.zone), self.span, self.zone, self.origin_ms)
             # A day that a change of the clock made longer holds its own start twice.
             start = following if following > start else shift_ms(start, self.span, 1, self.zone)
+
+    def about(self, within: Interval) -> int:
+        """About how many buckets an interval touches."""
+        assert self.span is not None, "one bucket has no start"
+        length_ms = self.span.months * _MONTH_MS + self.span.days * DAY_MS + self.span.fixed_ms
+        return (within[1] - within[0]) // length_ms + 1
 
     def spelled(self, time_ms: int) -> str:
         """A time as Druid writes it under this granularity: in its zone, with the offset."""

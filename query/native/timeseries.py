@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from query.errors import InvalidQuery
+from query.errors import InvalidQuery, ResourceLimitExceeded
 from query.native.dimensions import dimension_of
 from query.native.granularity import Granularity, granularity_of
 from query.native.grouping import Groups, reading
@@ -24,6 +25,8 @@ from query.sql.types import BIGINT
 _EMPTY, _BUCKET, _TOTAL = 0, 1, 2
 INNER_BUCKETS = 10_000
 """Buckets of a timeseries that is the data source of another query."""
+BUCKETS_MAX = 10_000_000
+"""Buckets of a timeseries, those without rows among them."""
 
 
 def timeseries(setting: Setting) -> Draft:
@@ -47,6 +50,11 @@ def timeseries(setting: Setting) -> Draft:
     inner = f"SELECT {_listed(columns[0], groups.bucket, *groups.inner_outputs)} {ordered_rows}"
     covered = covered_times(setting, read.rows, read.intervals)
     filled = () if skip or granularity.is_all or granularity.is_none else covered
+    if sum(map(granularity.about, filled)) > BUCKETS_MAX:
+        raise ResourceLimitExceeded(
+            f"the timeseries would tell more than {BUCKETS_MAX} buckets, most of them without rows; "
+            "use shorter intervals, a wider granularity, or the context skipEmptyBuckets"
+        )
     names = tuple(one.name for one in groups.outputs)
     limit = query.whole("limit", least=1)
     first = first_stamp(covered, read.intervals)
@@ -141,16 +149,16 @@ class TimeseriesShape:
 
     def starts(self) -> Iterator[int]:
         """The starts of the buckets that are told in any case, in the order of the answer."""
-        granularity = self.stamps.granularity
-        if not self.descending:
-            last = None
-            for interval in self.filled:
-                for start in granularity.starts(interval):
-                    if last is None or start > last:
-                        yield start
-                    last = start if last is None else max(last, start)
-            return
-        yield from sorted({start for interval in self.filled for start in granularity.starts(interval)}, reverse=True)
+        # Eight bytes each where they are told from the last one on.
+        yield from reversed(array("q", self._ascending())) if self.descending else self._ascending()
+
+    def _ascending(self) -> Iterator[int]:
+        last = None
+        for interval in self.filled:
+            for start in self.stamps.granularity.starts(interval):
+                if last is None or start > last:
+                    yield start
+                last = start if last is None else max(last, start)
 
 
 def top_n(setting: Setting) -> Draft:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol, TypeVar
 
@@ -28,6 +28,9 @@ Result = TypeVar("Result")
 Cancel = Callable[[], None]
 GZIP_LEVEL = 4
 """Texts of rows shrink to a tenth; higher levels cost twice the time for a few hundredths."""
+
+
+_WHOLE_BYTES = 4 << 20
 
 
 class Cancellable(Protocol):
@@ -74,9 +77,18 @@ async def answered(
 
 
 def _begun(begin: Callable[[Callable[[Cancel], None]], Body], ticket: _Ticket) -> tuple[Body, bytes | None]:
-    """The body, and all of it if the engine has said all: an answer with a length costs no further hop."""
+    """The body, and all of it if the engine has said all and it is not much: an answer with a length costs no further
+    hop. It may be much all the same, as buckets without rows are."""
     body = begin(ticket.hold)
-    return body, body.first + b"".join(body.rest) if body.query.is_over else None
+    if not body.query.is_over:
+        return body, None
+    pieces, size = [body.first], len(body.first)
+    for piece in body.rest:
+        pieces.append(piece)
+        size += len(piece)
+        if size > _WHOLE_BYTES:
+            return replace(body, first=b"".join(pieces)), None
+    return body, b"".join(pieces)
 
 
 class _Ticket:
@@ -124,6 +136,7 @@ class _Stream(Response):
         super().__init__(media_type=body.media_type, headers=dict(body.headers))
         del self.headers["content-length"]
         self._query = body.query
+        self._is_gone = False
         self._rest = body.rest
         self._pieces: Iterator[bytes] = chain((body.first,), body.rest)
         if is_gzip:
@@ -135,7 +148,7 @@ class _Stream(Response):
         broken: ServiceError | None = None
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(_watch, receive, self._query.cancel)
+                group.start_soon(self._watch, receive, group.cancel_scope)
                 try:
                     await self._send_all(send)
                 except ServiceError as error:
@@ -144,10 +157,17 @@ class _Stream(Response):
         finally:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(self._close)
-        if broken is not None:
+        if broken is not None and not self._is_gone:
             # Rows are out already: a body that breaks off is the only way left to say that it is not whole.
             log.warning("answer broken off", error=str(broken))
             raise broken
+
+    async def _watch(self, receive: Receive, sending: anyio.CancelScope) -> None:
+        """When the client goes away its query ends, and so does the sending: what the engine has said may make rows
+        for hours."""
+        await _watch(receive, self._query.cancel)
+        self._is_gone = True
+        sending.cancel()
 
     async def _send_all(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from query.errors import InvalidQuery, QueryError, UnsupportedQuery
+from query.errors import InvalidQuery, QueryError, ResourceLimitExceeded, UnsupportedQuery
 from query.native.intervals import ETERNITY, condensed, parse_interval
 from tests.conformance.engine import answered_rows
 from tests.conformance.native import answered
@@ -116,6 +116,12 @@ def test_empty_buckets_end_where_the_tables_rows_do() -> None:
     found = timeseries(granularity="month", intervals="2020-01-01/2030-01-01", descending=True, limit=2)
     assert [row["timestamp"][:7] for row in found] == ["2024-04", "2024-03"]
     assert len(timeseries(granularity="month", intervals="2020-01-01/2030-01-01")) == 5
+
+
+def test_more_buckets_without_rows_than_anybody_reads_are_refused() -> None:
+    with pytest.raises(ResourceLimitExceeded, match="skipEmptyBuckets"):
+        timeseries(granularity={"type": "duration", "duration": 100}, intervals="2020-01-01/2030-01-01")
+    assert timeseries(granularity="second", intervals="2020-01-01/2030-01-01", context={"skipEmptyBuckets": True})
 
 
 def test_a_day_that_a_change_of_the_clock_made_longer_is_one_bucket() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import threading
 from collections.abc import Iterator, MutableMapping
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -126,9 +127,27 @@ def test_a_client_that_leaves_before_the_first_row_cancels_its_query() -> None:
 
 def test_a_client_that_leaves_between_two_pieces_cancels_its_query() -> None:
     query = Query(b"one", None)
-    with pytest.raises(QueryCancelled):
-        ask(query, lambda: Client(leaves_after=2))
+    ask(query, lambda: Client(leaves_after=2))
     assert query.cancelled.is_set() and query.is_closed
+
+
+def test_an_answer_without_end_ends_when_its_client_leaves_though_the_engine_is_done() -> None:
+    query = Query(*[b"x" * 2**20] * 6)
+    query.is_over = True
+    assert len(ask(query).taken) == 4, "what is much goes out in pieces"
+    endless = Query()
+    endless.is_over = True
+    rows = cycle([b"x" * 2**20])
+
+    def pieces() -> Iterator[bytes]:
+        try:
+            yield from rows
+        finally:
+            endless.is_closed = True
+
+    endless.pieces = pieces  # type: ignore[method-assign]
+    client = ask(endless, lambda: Client(leaves_after=3))
+    assert endless.cancelled.is_set() and endless.is_closed and len(client.taken) < 50
 
 
 def test_a_query_that_can_be_cancelled_only_later_is_cancelled_then() -> None:
