@@ -18,6 +18,7 @@ from segments.sketch import answers, distinct, hll, quantiles, theta, tuples
 from segments.sketch.build import column_sketch, row_sketches
 from segments.sketch.merge import merge_values
 from segments.sketch.shape import SketchKind, SketchShape
+from segments.sketch.t_test import p_values
 
 BLOCK = 1_000_000
 """Values of one group that are hashed at a time."""
@@ -150,6 +151,7 @@ _SUMMARIES: dict[SketchKind, Callable[[bytes], str]] = {
     SketchKind.HLL: hll.summary,
     SketchKind.THETA: theta.summary,
     SketchKind.QUANTILES: quantiles.summary,
+    SketchKind.TUPLE: tuples.summary,
 }
 
 
@@ -188,6 +190,14 @@ def _tuple_quantiles(sketches: Any, columns: Any, sizes: Any) -> Any:
     )
 
 
+def _t_tests(firsts: Any, seconds: Any) -> Any:
+    pairs = zip(firsts.to_pylist(), seconds.to_pylist(), strict=True)
+    return pa.array(
+        [None if one is None or other is None else p_values(one, other) for one, other in pairs],
+        pa.list_(pa.float64()),
+    )
+
+
 _DOUBLES = pa.list_(pa.float64())
 KERNELS = {
     "sketch_marks_of_texts": Kernel(_marks, ("VARCHAR", "VARCHAR"), "UBIGINT"),
@@ -211,6 +221,7 @@ KERNELS = {
     "sketch_means": Kernel(_each(tuples.means, _DOUBLES), ("BLOB",), "DOUBLE[]"),
     "sketch_variances": Kernel(_each(tuples.variances, _DOUBLES), ("BLOB",), "DOUBLE[]"),
     "sketch_entries": Kernel(_each(lambda sketch: len(tuples.read(sketch).hashes), pa.int64()), ("BLOB",), "BIGINT"),
+    "sketch_t_test": Kernel(_t_tests, ("BLOB", "BLOB"), "DOUBLE[]"),
     "sketch_tuple_quantiles": Kernel(_tuple_quantiles, ("BLOB", "BIGINT", "BIGINT"), "BLOB"),
 }
 

@@ -38,7 +38,7 @@ class Names:
 
 _SYMBOLS = ("+", "-", "*")
 _REFUSED = """
-javascript arrayOfDoublesSketchTTest arrayOfDoublesSketchToString quantileFromTDigestSketch
+javascript quantileFromTDigestSketch
 quantilesFromTDigestSketch momentSketchSolveQuantiles momentSketchMin momentSketchMax percentileSpectatorHistogram
 percentilesSpectatorHistogram
 """

@@ -191,6 +191,13 @@ def _base64(session: Session, part: Part, field: Field) -> Term:
     return t.call("to_base64", VARCHAR, _sketch(part, field, TUPLE))
 
 
+def _t_test(session: Session, part: Part, field: Field) -> Term:
+    sketches = [s.sketch_argument(field(one), TUPLE, part.type) for one in part.parts("fields")]
+    if len(sketches) != 2:
+        raise InvalidQuery(f"{part.at('fields')}: two sketches are needed, not {len(sketches)}")
+    return _called(session, "sketch_t_test", _DOUBLES, *sketches)
+
+
 _OF_QUANTILES = {
     "Quantile": _one_point("sketch_quantiles", "fraction"),
     "Quantiles": _points("sketch_quantiles", "fractions"),
@@ -218,6 +225,8 @@ POST_AGGREGATORS: dict[str, Callable[[Session, Part, Field], Term]] = {
     "arrayOfDoublesSketchSetOp": _combined(TUPLE, "operation"),
     "arrayOfDoublesSketchConstant": _constant(TUPLE),
     "arrayOfDoublesSketchToBase64String": _base64,
+    "arrayOfDoublesSketchToString": _summary(TUPLE),
+    "arrayOfDoublesSketchTTest": _t_test,
     "sketchEstimate": _estimate(THETA),
     "sketchSetOper": _combined(THETA, "func"),
     **{

@@ -161,3 +161,22 @@ def quantiles_of(sketch: bytes, column: int, size: int) -> bytes:
     found = datasketches.quantiles_doubles_sketch(size)
     found.update(np.ascontiguousarray(read(sketch).values[:, column - 1]))
     return bytes(found.serialize())
+
+
+def summary(sketch: bytes) -> str:
+    """A description for people, in the words of Druid's library."""
+    entries = read(sketch)
+    found, low, high = bounds(sketch, 2)
+    told = {
+        "Estimate": float(found),
+        "Upper Bound, 95% conf": high,
+        "Lower Bound, 95% conf": low,
+        "Theta (double)": entries.theta / WHOLE,
+        "Theta (long)": entries.theta,
+        "EstMode?": str(entries.theta < WHOLE).lower(),
+        "Empty?": str(not len(entries.hashes) and entries.theta == WHOLE).lower(),
+        "Retained Entries": len(entries.hashes),
+        "Seed Hash": f"{SEED_HASH:x} | {SEED_HASH}",
+    }
+    lines = "".join(f"   {name:<24}: {value}\n" for name, value in told.items())
+    return f"### HeapArrayOfDoublesCompactSketch SUMMARY: \n{lines}### END SKETCH SUMMARY\n"

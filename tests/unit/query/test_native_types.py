@@ -18,7 +18,7 @@ RECORDED: dict[str, list[str]] = json.loads((Path(__file__).parent / "druid_nati
 REFUSED = {
     "query type": {"select", "union", "windowOperator"},
     "aggregator": {"javascript", "stringFirstFold", "stringLastFold"},
-    "post-aggregator": {"arrayOfDoublesSketchTTest", "arrayOfDoublesSketchToString", "javascript"},
+    "post-aggregator": {"javascript"},
     "filter": {"javascript", "spatial"},
     "extraction function": {"javascript"},
     "data source": {"restrict"},
@@ -238,7 +238,25 @@ def test_tuple_sketches_tell_what_druid_tells() -> None:
         post(f"{kind}ToBase64String"),
         post(f"{kind}ToMeans"),
         post(f"{kind}ToVariances"),
+        post(f"{kind}ToString"),
+        {"type": f"{kind}TTest", "name": "p", "fields": [{"type": "fieldAccess", "fieldName": "k"}] * 2},
     )
+    assert found["p"] == [1.0, 1.0]
+    told_by_druid = [
+        "### HeapArrayOfDoublesCompactSketch SUMMARY: ",
+        "   Estimate                : 3.0",
+        "   Upper Bound, 95% conf   : 3.0",
+        "   Lower Bound, 95% conf   : 3.0",
+        "   Theta (double)          : 1.0",
+        "   Theta (long)            : 9223372036854775807",
+        "   EstMode?                : false",
+        "   Empty?                  : false",
+        "   Retained Entries        : 3",
+        "   Seed Hash               : 93cc | 37836",
+        "### END SKETCH SUMMARY",
+        "",
+    ]
+    assert found["String"].split("\n") == told_by_druid
     # The same values as in Druid's; it keeps the keys in another order.
     decoded = base64.b64decode(found["Base64String"])
     assert [len(decoded), decoded[:3], decoded[16:24]] == [96, b"\x01\x01\x09", b"\x03" + bytes(7)]

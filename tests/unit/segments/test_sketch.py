@@ -1,5 +1,7 @@
 """Stored sketches: equal to the library's own bytes, and to each other however they were put together."""
 
+import math
+
 import datasketches
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,7 @@ from segments.sketch.build import column_sketch, row_sketches
 from segments.sketch.distinct import marks, of_marks
 from segments.sketch.merge import merge_all, merge_runs, merge_values
 from segments.sketch.shape import SketchKind, SketchShape, kind_of
+from segments.sketch.t_test import p_values, two_sided
 
 HLL = SketchShape(SketchKind.HLL, 12, encoding="utf8")
 THETA = SketchShape(SketchKind.THETA, 4096)
@@ -174,3 +177,29 @@ def test_marks_put_together_are_the_sketch_of_the_values(kind: SketchKind, value
     assert (made is None) == (whole is None)
     if made is not None and whole is not None:
         assert estimate(kind, made) == estimate(kind, whole)
+
+
+@pytest.mark.parametrize(
+    ("t", "freedom", "share"),
+    [
+        (1.0, 1.0, 0.5), (12.706204736, 1.0, 0.05), (2.228138852, 10.0, 0.05), (-2.228138852, 10.0, 0.05),
+        (1.959963985, 1e8, 0.05), (0.0, 3.5, 1.0), (3.169272673, 10.0, 0.01), (1e9, 4.0, 0.0),
+    ],
+)  # fmt: skip
+def test_students_distribution_has_the_shares_of_its_tables(t: float, freedom: float, share: float) -> None:
+    assert two_sided(t, freedom) == pytest.approx(share, abs=1e-8)
+
+
+def test_means_of_tuple_sketches_are_compared_by_welchs_test() -> None:
+    def sketch(*numbers: float) -> bytes:
+        values = np.asarray([[number, 1.0] for number in numbers])
+        return tuples.write(tuples.Entries(theta.WHOLE, np.arange(1, len(numbers) + 1, dtype=np.uint64), values))
+
+    one, other = sketch(27.5, 21.0, 19.0, 23.6, 17.0, 17.9), sketch(27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8)
+    first, same = p_values(one, other)
+    # Without spread there is nothing to judge the same means by.
+    assert first == pytest.approx(0.1749336, abs=1e-7) and math.isnan(same)
+    assert all(math.isnan(value) for value in p_values(one, sketch(1.0)))
+    single = tuples.write(tuples.Entries(theta.WHOLE, np.asarray([1, 2], np.uint64), np.ones((2, 1))))
+    with pytest.raises(ValueError, match="different numbers"):
+        p_values(one, single)
