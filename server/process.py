@@ -10,9 +10,9 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 import setproctitle
@@ -163,7 +163,7 @@ def _server(front: Front, services: Services) -> uvicorn.Server:
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             stopping = front.stopping
-            _watch_the_stop(services, stopping.bound_s + ENDED_S + CUT_OFF_S + STOP_S)
+            watch_the_stop(services, stopping.bound_s + ENDED_S + CUT_OFF_S + STOP_S + services.tasks_end_s)
             services.refuse_queries(REFUSAL)
             await stopping.finish(services.open_results, services.end_queries, lambda: self.force_exit)
             await super().shutdown(sockets)
@@ -183,7 +183,17 @@ def _server(front: Front, services: Services) -> uvicorn.Server:
     )
 
 
-def _watch_the_stop(services: Services, bound_s: float) -> None:
+class Stopped(Protocol):
+    """What is being stopped: whether all of it is, and what is at the moment."""
+
+    @property
+    def is_stopped(self) -> bool: ...
+
+    @property
+    def stopping_now(self) -> str: ...
+
+
+def watch_the_stop(services: Stopped, bound_s: float, leave: Callable[[int], object] = os._exit) -> None:
     """Ends the process after ``bound_s`` seconds whatever hangs, and says what. Also a thread that outlives an orderly
     stop: the exit of the interpreter would wait for it."""
 
@@ -191,12 +201,12 @@ def _watch_the_stop(services: Services, bound_s: float) -> None:
         if services.is_stopped:
             left = [each.name for each in threading.enumerate() if not each.daemon]
             log.warning("threads outlived the stop", threads=left, seconds=bound_s)
-            os._exit(0)
+            leave(0)
+            return
         log.error("stop took too long", seconds=bound_s, stopping=services.stopping_now)
-        faulthandler.dump_traceback(all_threads=True)
-        os._exit(1)
+        faulthandler.dump_traceback(2, all_threads=True)
+        leave(1)
 
-    bound_s += services.tasks_end_s
     watchdog = threading.Timer(bound_s, give_up)
     watchdog.daemon = True
     watchdog.start()

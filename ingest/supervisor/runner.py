@@ -263,7 +263,14 @@ class SupervisorRunner:
         # Together, so that no status names a reason and calls itself healthy.
         self._health, self._reason = health, machine.health.reason
         self._waiting_for = (*machine.waiting_for(), *told(lasting, now_ms, self._ports.clock.now_ms()))
-        self._standing_ms = now_ms - lasting[0].since_ms if lasting else 0
+        was_standing, self._standing_ms = self._standing_ms > 0, now_ms - lasting[0].since_ms if lasting else 0
+        if was_standing != bool(lasting):
+            note = log.warning if lasting else log.info
+            note(
+                "reading stands still" if lasting else "reading goes on",
+                supervisor=self._config.supervisor,
+                why=[each.why for each in lasting],
+            )
         self._exceptions = machine.exceptions_view()
         self._scaling = None if machine.scaler is None else machine.scaler.view(machine.task_count)
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import pytest
 from anyio import to_thread
 from starlette.types import Receive, Scope, Send
+from structlog.testing import capture_logs
 
 from query.errors import QueryError
 from segments.errors import ServiceError
 from server.health import Health
-from server.process import Front
+from server.process import Front, watch_the_stop
 from server.stopping import Stopping
 
 SQL = "/druid/v2/sql"
@@ -186,3 +188,30 @@ def test_what_is_no_operating_error_is_still_a_fault() -> None:
         await Asked(server.front, "/status").task
 
     asyncio.run(scenario())
+
+
+@dataclass
+class Parts:
+    is_stopped: bool
+    stopping_now: str = "query node"
+
+
+@pytest.mark.parametrize(
+    ("is_stopped", "code", "told"), [(False, 1, "stop took too long"), (True, 0, "threads outlived")]
+)
+def test_a_stop_that_hangs_ends_in_its_bound_and_names_what_hung(
+    is_stopped: bool, code: int, told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    left: list[int] = []
+    over = threading.Event()
+
+    def leave(with_code: int) -> None:
+        left.append(with_code)
+        over.set()
+
+    with capture_logs() as lines:
+        watch_the_stop(Parts(is_stopped), 0.01, leave)
+        assert over.wait(10)
+    assert left == [code]
+    assert told in lines[0]["event"] and (is_stopped or lines[0]["stopping"] == "query node")
+    assert is_stopped or "most recent call first" in capfd.readouterr().err
