@@ -6,7 +6,7 @@ from query.errors import InvalidQuery
 from query.sql.aggregates import Aggregation, aggregate
 from query.sql.casts import as_number, cast_to
 from query.sql.term import Term
-from query.sql.types import DOUBLE, Family
+from query.sql.types import BIGINT, DOUBLE, Family
 
 
 @aggregate("APPROX_QUANTILE", "APPROX_QUANTILE_DS", least=2, most=3)
@@ -28,6 +28,21 @@ def _interpolated(call: Aggregation) -> Term:
     share = _share(call)
     number = cast_to(as_number(call.single()), DOUBLE)
     return Term(call.sql("quantile_cont", number.sql, repr(share)), DOUBLE)
+
+
+@aggregate("SPECTATOR_COUNT")
+def _observations(call: Aggregation) -> Term:
+    """How many numbers there are; histograms of that extension are not stored here."""
+    return Term(call.sql("count", as_number(call.single()).sql), BIGINT)
+
+
+@aggregate("SPECTATOR_PERCENTILE", least=2)
+def _percentile(call: Aggregation) -> Term:
+    percentile = _number(call, 1)
+    if not 0 <= percentile <= 100:
+        raise InvalidQuery(f"argument 2 of {call.name} is a constant from 0 to 100")
+    number = cast_to(as_number(call.single()), DOUBLE)
+    return Term(call.sql("quantile_cont", number.sql, repr(percentile / 100)), DOUBLE)
 
 
 @aggregate("APPROX_QUANTILE_FIXED_BUCKETS", least=5, most=6)

@@ -32,8 +32,6 @@ AGGREGATES: set[str] = set()
 WINDOW_ONLY: set[str] = set()
 REFUSED = {
     "TDIGEST_GENERATE_SKETCH": "it comes with a community extension of Druid; use DS_QUANTILES_SKETCH",
-    "SPECTATOR_COUNT": "it comes with a community extension of Druid; use COUNT",
-    "SPECTATOR_PERCENTILE": "it comes with a community extension of Druid; use APPROX_QUANTILE_DS",
     "CURRENT_TIME": "a time of day is no type of Druid's either; use CURRENT_TIMESTAMP",
     "LOCALTIME": "a time of day is no type of Druid's either; use LOCALTIMESTAMP",
     "ROW": "Druid refuses it as well; use ARRAY, or rows in brackets beside = and IN",

@@ -63,6 +63,7 @@ def test_the_body_pleases_old_and_new_clients() -> None:
         "SELECT SUM(n, d) FROM t",
         "SELECT UPPER() FROM t",
         "SELECT APPROX_QUANTILE(n, 1.5) FROM t",
+        "SELECT SPECTATOR_PERCENTILE(n, 101) FROM t",
         "SELECT APPROX_QUANTILE(n, d) FROM t",
         "SELECT APPROX_QUANTILE(n, 0.5, 0) FROM t",
         "SELECT APPROX_QUANTILE_FIXED_BUCKETS(n, 0.5, 0, 1, 2) FROM t",
@@ -94,7 +95,7 @@ def test_a_statement_that_means_nothing_is_invalid_input(statement: str) -> None
     ("statement", "named"),
     [
         ("SELECT REGEXP_LIKE(s, '(?=a)\\p{L}') FROM t", "look-around"),
-        ("SELECT SPECTATOR_COUNT(n) FROM t", "SPECTATOR_COUNT is not supported: it comes"),
+        ("SELECT TDIGEST_GENERATE_SKETCH(n) FROM t", "TDIGEST_GENERATE_SKETCH is not supported: it comes"),
         ("WITH RECURSIVE r AS (SELECT 1) SELECT * FROM r", "RECURSIVE"),
         ("SELECT n FROM t QUALIFY n = 1", "QUALIFY"),
         ("SELECT TIME_FORMAT(__time, 'GG') FROM t", "GG"),
