@@ -143,6 +143,13 @@ def query(
 
 
 @app.command()
+def health(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """What is wrong with the process at this address, a line each; exits 0 while nothing is, else 1."""
+    with out.failures():
+        raise typer.Exit(out.health(siltstone.Client(url).faults(), as_json))
+
+
+@app.command()
 def verify(
     table: Annotated[str, typer.Argument(help="The table to audit.")],
     config: Config = None,

@@ -206,6 +206,18 @@ def validation(name: str, report: dict[str, Any], as_json: bool) -> int:
     return 0
 
 
+def health(faults: dict[str, str], as_json: bool) -> int:
+    """Prints what is wrong by name; 0 when nothing is."""
+    if as_json:
+        typer.echo(json.dumps({"healthy": not faults, "faults": faults}, ensure_ascii=False))
+    elif not faults:
+        typer.secho("healthy", fg="green")
+    else:
+        for concern, fault in faults.items():
+            typer.secho(f"{concern}: {fault}", fg="red")
+    return 1 if faults else 0
+
+
 def supervisor_status(status: dict[str, Any], as_json: bool) -> None:
     """A supervisor's report: state, lag per partition, tasks and recent errors."""
     if as_json:

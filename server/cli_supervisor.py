@@ -124,6 +124,14 @@ def supervisor_errors(name: str, url: Url = DEFAULT_URL, as_json: Json = False) 
         out.rows(siltstone.Client(url).supervisor_parse_errors(name), as_json)
 
 
+@supervisor.command("health")
+def supervisor_health(name: str, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """Whether a supervisor is healthy, and why not; exits 0 or 1, for scripts."""
+    with out.failures():
+        payload = siltstone.Client(url).supervisor_status(name)["payload"]
+        raise typer.Exit(out.health(told.faults(name, payload), as_json))
+
+
 def _action(name: str, action: str, url: str, as_json: bool, done: str) -> None:
     with out.failures():
         out.record(siltstone.Client(url).supervisor_action(name, action), as_json, done)

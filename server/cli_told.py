@@ -51,3 +51,13 @@ def query(entry: dict[str, Any]) -> dict[str, Any]:
         "began": entry.get("startTime"),
         "query": text if len(text) <= QUERY_CHARS else text[: QUERY_CHARS - 3] + "...",
     }
+
+
+def faults(name: str, payload: dict[str, Any]) -> dict[str, str]:
+    """Why a supervisor is unhealthy; nothing while it is not."""
+    if payload.get("healthy"):
+        return {}
+    reasons = [payload["stateReason"]] if payload.get("stateReason") else []
+    reasons += payload.get("waitingFor", [])
+    reasons += [str(each.get("message")) for each in payload.get("recentErrors", [])[-1:]]
+    return {name: f"{payload.get('detailedState', 'unhealthy')}: {'; '.join(reasons) or 'it does not say why'}"}

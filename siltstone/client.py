@@ -319,6 +319,17 @@ class Client:
         """Whether the process answers and calls itself healthy."""
         return self._json("GET", "/status/health") is True
 
+    def faults(self) -> dict[str, str]:
+        """What is wrong with the process at this URL, by the name of what it concerns; empty while nothing is."""
+        try:
+            self._json("GET", "/status/health")
+        except ApiError as error:
+            told = error.body.get("faults") if isinstance(error.body, dict) else None
+            if isinstance(told, dict):
+                return told
+            raise
+        return {}
+
     def get(self, path: str) -> Any:
         """The JSON answer of any other route."""
         return self._json("GET", path)

@@ -179,7 +179,9 @@ class _Demonstration:
     def _check(self) -> None:
         for child in self._children:
             if child.has_ended:
-                raise QuickstartFailed(f"the {child.name} ended by itself: {child.last_words()}")
+                raise QuickstartFailed(
+                    f"the {child.name} ended by itself: {child.last_words()}\nits log is {child.log}"
+                )
 
     # ------------------------------------------------------------ course
 

@@ -37,8 +37,8 @@ def named(name: str, log: Path) -> str:
 def unready(client: Client, is_ours: bool | None) -> str:
     """Why the service cannot be used yet; ``is_ours`` is None while that is not known."""
     try:
-        if not client.health():
-            return "it does not call itself healthy: see /status/health"
+        if faults := client.faults():
+            return "; ".join(f"{concern}: {fault}" for concern, fault in faults.items())
         if not client.leads():
             return "no overlord leads yet; after a kill the lease of the one before runs out first (10 s)"
     except ClientError as error:

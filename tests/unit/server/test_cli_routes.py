@@ -32,6 +32,11 @@ ANSWERS: dict[str, Any] = {
     f"GET {S}/x/history": HISTORY,
     f"GET {T}/x/audit?limit=5": [{"at": "2026", "action": "reset", "detail": {}}],
     f"GET {T}/x/ledger?limit=20&after=7": [{"sequence": "x.1.0", "ranges": {"eu:0": [0, 5]}, "messages": {}}],
+    "GET /status/health": True,
+    f"GET {S}/x/status": {"payload": {"healthy": True}},
+    f"GET {S}/ill/status": {
+        "payload": {"healthy": False, "detailedState": "LOST", "waitingFor": ["a"], "recentErrors": [{"message": "b"}]}
+    },
     f"GET {S}/x/stats": STATS,
     f"GET {S}/x/parseErrors": [{"input": "{", "details": ["no JSON"]}],
     f"POST {S}/x/resetToLatestAndBackfill?backfillTaskCount=2": {"id": "x", "backfillSupervisorId": "x_backfill"},
@@ -68,8 +73,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         asked = f"{self.command} {self.path}"
         self.server.asked.append((asked, json.loads(body) if body else None))
-        content = json.dumps(ANSWERS.get(asked, {})).encode()
-        self.send_response(404 if self.path.endswith("/none") else 200)
+        answer = ANSWERS.get(asked, {})
+        is_ill = isinstance(answer, dict) and answer.get("healthy") is False
+        content = json.dumps(answer).encode()
+        self.send_response(404 if self.path.endswith("/none") else 503 if is_ill else 200)
         self.send_header("content-length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
@@ -127,6 +134,8 @@ BACKFILL = f"POST {S}/x/resetToLatestAndBackfill?backfillTaskCount=2"
         ("supervisor suspend-all", f"POST {S}/suspendAll", {}, "suspended all"),
         ("supervisor resume-all", f"POST {S}/resumeAll", {}, "resumed all"),
         ("supervisor terminate-all --yes", f"POST {S}/terminateAll", {}, "terminated all"),
+        ("health", "GET /status/health", None, "healthy"),
+        ("supervisor health x", f"GET {S}/x/status", None, "healthy"),
         ("task status t1", f"GET {X}/task/t1/status", None, "t1: FAILED, since now\nkilled"),
         ("task shutdown t1 --yes", f"POST {X}/task/t1/shutdown", {}, "ended t1"),
         ("worker list", f"GET {X}/workers", None, "t1, t2"),
@@ -191,3 +200,10 @@ def test_wrong_words_end_with_2_and_an_unknown_query_with_1(service: Service) ->
     run(service, "supervisor", "handoff", "x", "one", code=2)
     assert service.asked == []
     assert run(service, "cancel", "none", code=1) == "error: no query has the id 'none' now\n"
+
+
+def test_what_is_ill_ends_with_1_and_its_reasons(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(service, "supervisor", "health", "ill", code=1) == "ill: LOST: a; b\n"
+    assert json.loads(run(service, "supervisor", "health", "ill", "--json", code=1))["healthy"] is False
+    monkeypatch.setitem(ANSWERS, "GET /status/health", {"healthy": False, "faults": {"metadata": "away"}})
+    assert run(service, "health", code=1) == "metadata: away\n"

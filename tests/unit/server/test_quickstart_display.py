@@ -52,12 +52,13 @@ class Troubled(Client):
         super().__init__()
         self.payload: dict[str, Any] = {"healthy": True, "aggregateLag": 70, "activeTasks": [{}], **payload}
         self.leading = False
+        self.ill: dict[str, str] = {"metadata": "the database is away"}
 
     def supervisor_status(self, supervisor: str) -> dict[str, Any]:
         return {"payload": self.payload}
 
-    def health(self) -> bool:
-        return True
+    def faults(self) -> dict[str, str]:
+        return self.ill
 
     def leads(self) -> bool:
         return self.leading
@@ -95,6 +96,8 @@ def test_a_service_that_does_not_come_up_is_told_with_its_log_and_never_called_a
     tmp_path: Path,
 ) -> None:
     client = Troubled()
+    assert standing.unready(client, None) == "metadata: the database is away"
+    client.ill = {}
     assert "no overlord leads yet" in standing.unready(client, None)
     client.leading = True
     assert "another" not in standing.unready(client, None)
