@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from query.asked import NOT_ASKED, Asked
-from query.binding import NONE_COUNTED, ChunkGroup, Counted, FileGroup, Function, Relation, bind_lookup, bind_table
+from query.binding import (
+    NONE_COUNTED,
+    ChunkGroup,
+    Counted,
+    FileGroup,
+    Function,
+    Relation,
+    bind_lookup,
+    bind_table,
+    quote,
+)
 from query.columns import table_def
 from query.errors import InvalidQuery, QueryCancelled, QueryError, QueryUnavailable, ResourceLimitExceeded
 from query.lanes import Claim
@@ -17,15 +28,16 @@ from query.mirror import MirroredChunk
 from query.model import FunctionUse, PlannedQuery, TableUse
 from query.native.aggregators_told import aggregators_of
 from query.native.plan import SegmentFact
-from query.partials import Partials, Plan
+from query.partials import EDGE, Delta, Partials, Plan
 from query.relations import Assembled
 from query.runs import Run
 from query.session import Seen
 from query.sql.catalogue import TableDef
+from query.sql.term import zoned_sql
 from query.worker_wire import root_path
 from segments.cache import file_name
 from segments.data_segment import DataSegment
-from segments.schema import SegmentSchema
+from segments.schema import TIME_COLUMN, SegmentSchema
 
 if TYPE_CHECKING:
     from query.node import QueryNode
@@ -154,9 +166,7 @@ class BoundQuery:
         bound = self._bound[use.datasource]
         assert bound is not None, "a planned table was bound"
         parts = _needed(bound.at.snapshot.segments, use), _needed(bound.chunks, use)
-        return partials.plan(
-            planned.split, use, functions, parts, lambda one: _assembled(use, one.segments, one.chunks).relation
-        )
+        return partials.plan(planned.split, use, functions, parts, lambda one: _part(use, one))
 
     def claims(self, planned: PlannedQuery, long_rows: int, rows: int | None = None) -> None:
         """Says how urgent and how long it is, once its relations are bound; ``rows``: it reads no more than these."""
@@ -247,6 +257,20 @@ def _assembled(use: TableUse, segments: Sequence[DataSegment], chunks: Sequence[
     counted = Counted(sum(part.rows for part in known), known[0].min_time_ms) if known else NONE_COUNTED
     relation = bind_table(use, file_groups, chunk_groups, counted)
     return Assembled(relation, needed, rows)
+
+
+def _part(use: TableUse, delta: Delta) -> Relation:
+    """What is read for one shelf; of files across a bound of the times only the rows within."""
+    relation = _assembled(use, delta.segments, delta.chunks).relation
+    if delta.shelf != EDGE:
+        return relation
+    [moment] = [quote(column.internal) for column in use.columns if column.name == TIME_COLUMN]
+    sides = [
+        f"{moment} {symbol} {zoned_sql(value)}"
+        for symbol, value in zip((">=", "<"), use.time_bounds, strict=True)
+        if value is not None
+    ]
+    return replace(relation, sql=f"SELECT * FROM ({relation.sql}) WHERE {' AND '.join(sides)}")
 
 
 Part = TypeVar("Part", DataSegment, MirroredChunk)

@@ -30,6 +30,8 @@ _PLANS = 1_000
 
 Key = tuple[str, TableUse, tuple[Function, ...]]
 Part = TypeVar("Part", DataSegment, MirroredChunk)
+EDGE = "edge"
+"""The shelf of what lies across a bound of the statement's times: only some of its rows count, others each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,13 @@ class Partials:
         rows = sum(segment.rows for segment in parts[0]) + sum(chunk.rows for chunk in parts[1])
         if not self._max_bytes or rows < max(self._least_rows, 1):
             return None
+        edge: tuple[Sequence[DataSegment], Sequence[MirroredChunk]] = (), ()
+        bounds = use.time_bounds
+        if split.is_bounded:
+            use = replace(use, time_bounds=(None, None))
+            whole = _inside(parts[0], bounds), _inside(parts[1], bounds)
+            edge = _without(parts[0], whole[0]), _without(parts[1], whole[1])
+            parts = whole
         key = (split.partial_sql, use, tuple(functions))
         with self._lock:
             kept = self._kept.get(key)
@@ -137,6 +146,8 @@ class Partials:
             shelves = dict(kept.shelves)
             self.hits += bool(shelves)
         deltas = tuple(_deltas(shelves, *parts))
+        if edge[0] or edge[1]:
+            deltas += (Delta(EDGE, frozenset(), None, tuple(edge[0]), tuple(edge[1])),)
         steps = tuple(_step(split, delta, relation_of) for delta in deltas)
         united = " UNION ALL ".join(split.of(step.name) for step in steps)
         return Plan(key, deltas, steps, split.final_sql, Relation(GROUPS, united))
@@ -158,6 +169,22 @@ class Partials:
     def _drop_oldest(self) -> None:
         """With the lock held."""
         self.used_bytes -= self._kept.popitem(last=False)[1].size_bytes
+
+
+def _inside(parts: Sequence[Part], bounds: tuple[int | None, int | None]) -> list[Part]:
+    """Those all of whose rows lie in the bounds."""
+    start_ms, end_ms = bounds
+    return [
+        part
+        for part in parts
+        if (start_ms is None or part.min_time_ms >= start_ms) and (end_ms is None or part.max_time_ms < end_ms)
+    ]
+
+
+def _without(parts: Sequence[Part], others: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts that are none of the others, in their order."""
+    known = {id(part) for part in others}
+    return tuple(part for part in parts if id(part) not in known)
 
 
 def _made(plan: Plan, groups: Mapping[str, bytes | None]) -> list[tuple[Delta, bytes | None]]:
@@ -194,6 +221,6 @@ def _step(split: Split, delta: Delta, relation_of: Callable[[Delta], Relation]) 
         return Step(name, "", (), kept)
     relation = relation_of(delta)
     if not kept:
-        return Step(name, split.partial_sql, (relation,))
+        return Step(name, split.partial_sql, (relation,), is_told=delta.shelf != EDGE)
     united = Relation(PARTS, f"{split.of(name)} UNION ALL {split.partial_sql}")
     return Step(name, split.merge_sql, (relation, united), kept)

@@ -37,12 +37,14 @@ class CannotSplit(Exception):
 class Split:
     """``partial_sql`` makes the groups of some rows of the statement's table, ``final_sql`` the answer of ``GROUPS``.
 
-    ``columns`` are the groups' names, each with how it is merged.
+    ``columns`` are the groups' names, each with how it is merged. ``is_bounded``: the time bounds of the table are no
+    condition in it, since a dashboard's window moves: its rows have to be within them.
     """
 
     partial_sql: str
     columns: tuple[tuple[str, str], ...]
     final_sql: str
+    is_bounded: bool = False
 
     def of(self, source: str) -> str:
         """The groups of a relation that holds them as they were sent, in the types that they had when made."""
@@ -64,6 +66,7 @@ class Splitting:
 
     _cells: dict[str, tuple[str, str]] = field(default_factory=dict)
     _source: str = ""
+    is_bounded: bool = False
 
     def key(self, sql: str, type_: SqlType) -> str:
         """What stands for a key after the grouping.
@@ -114,7 +117,7 @@ class Splitting:
         cells = ", ".join(f"{sql} AS {name}" for sql, (name, _) in self._cells.items())
         keys = [str(at) for at, (_, kind) in enumerate(columns, 1) if kind == _KEY]
         grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
-        return Split(f"SELECT {cells} FROM {self._source}{grouped}", columns, final_sql)
+        return Split(f"SELECT {cells} FROM {self._source}{grouped}", columns, final_sql, self.is_bounded)
 
     def _cell(self, sql: str, kind: str) -> str:
         name, known = self._cells.setdefault(sql, (f"{'k' if kind == _KEY else 'v'}{len(self._cells)}", kind))

@@ -211,6 +211,8 @@ def _groups(connection: duckdb.DuckDBPyConnection, step: Step, most_bytes: int) 
     made: Any = connection.execute(_joined(step.sql, step.relations))
     table: pa.Table = made.to_arrow_table()
     connection.register(step.name, table)
+    if not step.is_told:
+        return
     if table.nbytes > most_bytes:
         yield encode_groups(step.name, b"")
         return

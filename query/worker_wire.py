@@ -57,13 +57,14 @@ class WorkerSettings:
 class Step:
     """Groups that the statement reads under ``name``: what ``sql`` makes of its relations, or ``kept`` ones.
 
-    ``kept`` is an Arrow IPC stream, which ``sql`` may read under the same name.
+    ``kept`` is an Arrow IPC stream, which ``sql`` may read under the same name. ``is_told``: what it makes is sent.
     """
 
     name: str
     sql: str
     relations: tuple[Relation, ...] = ()
     kept: bytes = b""
+    is_told: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,13 @@ def encode_job(job: Job) -> bytes:
     whole["isSmall"] = job.is_small
     whole["groupsBytes"] = job.groups_bytes
     whole["steps"] = [
-        {"name": step.name, "sql": step.sql, "relations": _listed(step.relations), "kept": len(step.kept)}
+        {
+            "name": step.name,
+            "sql": step.sql,
+            "relations": _listed(step.relations),
+            "kept": len(step.kept),
+            "isTold": step.is_told,
+        }
         for step in job.steps
     ]
     spelled = json.dumps(whole).encode()
@@ -187,7 +194,7 @@ def decode_job(payload: bytes) -> Job:
     for item in value["steps"]:
         kept = payload[at : at + item["kept"]]
         at += item["kept"]
-        steps.append(Step(item["name"], item["sql"], tuple(map(_relation, item["relations"])), kept))
+        steps.append(Step(item["name"], item["sql"], tuple(map(_relation, item["relations"])), kept, item["isTold"]))
     relations = tuple(map(_relation, value["relations"]))
     return Job(
         value["number"], value["sql"], relations, functions, value["isSmall"], tuple(steps), value["groupsBytes"]

@@ -138,6 +138,10 @@ class Rows:
             return []
         for table in self.tables:
             table.narrow(intervals[0][0] if intervals else 0, intervals[-1][1] if intervals else 0)
+        splitting = self.session.splitting
+        if splitting is not None and len(intervals) == 1 and moment.time_column:
+            splitting.is_bounded = True
+            return []
         return [time_within(moment, intervals)]
 
 

@@ -12,6 +12,7 @@ from query.sql.frame import Frame, Session, holds_aggregate, refuse_parts
 from query.sql.multi_value import spread
 from query.sql.scope import where
 from query.sql.term import Term
+from query.sql.time_bounds import beyond_bounds, conjuncts
 
 Items = list[tuple[exp.Expr | None, Term | None]]
 _SETS = {"grouping_sets": "GROUPING SETS", "rollup": "ROLLUP", "cube": "CUBE"}
@@ -122,3 +123,18 @@ def parted(session: Session, grouping: Grouping | None, source: str) -> str:
         grouping.keys[text] = Term(splitting.key(term.sql, term.type), term.type)
     grouping.sql = splitting.grouped()
     return f" FROM {splitting.read(source.removeprefix(' FROM '))}"
+
+
+def unbounded(rows: Frame, where_: exp.Expr) -> exp.Expr | None:
+    """What a statement asks of each row; where it is split, rows out of its times do not come to its parts."""
+    condition: exp.Expr = where_.this
+    splitting = rows.session.splitting
+    if splitting is None:
+        return condition
+    parts = beyond_bounds(rows, condition)
+    splitting.is_bounded = len(parts) < len(list(conjuncts(condition)))
+    if not splitting.is_bounded:
+        return condition
+    # Together, since what is asked of one string at several places is one question; in the tree, which keeps it alive.
+    where_.set("this", exp.and_(*parts, copy=False) if parts else None)
+    return where_.this or None

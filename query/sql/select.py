@@ -10,7 +10,7 @@ from sqlglot import exp
 from query.errors import InvalidQuery, UnsupportedQuery
 from query.sql.casts import as_boolean, cast_to
 from query.sql.frame import Frame, Session, holds_aggregate, refuse_parts
-from query.sql.grouping import Grouping, group_keys, parted
+from query.sql.grouping import Grouping, group_keys, parted, unbounded
 from query.sql.multi_value import as_array
 from query.sql.operators import pinned
 from query.sql.relations import FromBuilder, Plan
@@ -19,22 +19,8 @@ from query.sql.term import Term, null
 from query.sql.time_bounds import conjuncts, narrow
 from query.sql.types import NULL, VARCHAR, SqlType, common_type
 
-SELECT_PARTS = frozenset(
-    [
-        "expressions",
-        "from_",
-        "joins",
-        "where",
-        "group",
-        "having",
-        "order",
-        "limit",
-        "offset",
-        "distinct",
-        "with_",
-        "windows",
-    ]
-)
+_PARTS = "expressions from_ joins where group having order limit offset distinct with_ windows"
+SELECT_PARTS = frozenset(_PARTS.split())
 UNION_PARTS = frozenset({"this", "expression", "distinct", "order", "limit", "offset", "with_"})
 
 
@@ -223,7 +209,8 @@ def _where_sql(rows: Frame, tree: exp.Select) -> tuple[str, bool]:
     exact = narrow(rows, clause.this)
     rows.pinned = {sql: values[0] for sql, values in pinned(rows, list(conjuncts(clause.this))).items()}
     try:
-        return f" WHERE {as_boolean(rows.term(clause.this)).sql}", exact
+        asked = unbounded(rows, clause)
+        return f" WHERE {as_boolean(rows.term(asked)).sql}" if asked is not None else "", exact
     except InvalidQuery as error:
         error.context = error.context or where(clause)
         raise

@@ -23,6 +23,11 @@ def narrow(rows: Frame, condition: exp.Expr) -> bool:
     return all([_narrowed(rows, part) for part in conjuncts(condition)])
 
 
+def beyond_bounds(rows: Frame, condition: exp.Expr) -> list[exp.Expr]:
+    """What a condition asks of rows beside the bounds of their times."""
+    return [part for part in conjuncts(condition) if not _narrowed(rows, part)]
+
+
 def _narrowed(rows: Frame, part: exp.Expr) -> bool:
     if isinstance(part, exp.Between):
         if part.args.get("symmetric"):

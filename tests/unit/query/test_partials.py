@@ -11,7 +11,7 @@ from query.model import TableUse
 from query.node import QueryNode
 from query.partials import LARGE_ROWS, Delta, Partials, Plan
 from query.splits import Split
-from tests.unit.query.memory_table import MemoryTable
+from tests.unit.query.memory_table import START_MS, MemoryTable
 from tests.unit.query.node_steps import Start, ask, until
 
 BY_PAGE = "SELECT page, COUNT(*), SUM(added), MIN(added), AVG(added) FROM wiki GROUP BY page ORDER BY page"
@@ -69,6 +69,25 @@ def test_other_columns_functions_or_bounds_have_other_groups() -> None:
     assert read(planned(partials, chunk(1), functions="lookup_1")) == [(1,)]
 
 
+def test_what_lies_across_a_bound_is_read_each_time_and_a_window_that_moves_finds_its_groups() -> None:
+    partials, moving = Partials(1_000, 0), replace(SPLIT, is_bounded=True)
+
+    def within(start_ms: int) -> Plan | None:
+        parts = [replace(chunk(at), min_time_ms=at * 10, max_time_ms=at * 10 + 9) for at in range(start_ms // 10, 9)]
+        use = replace(USE, time_bounds=(start_ms, None))
+        return partials.plan(moving, use, (), ((), parts), lambda delta: Relation("t1", "SELECT 1"))
+
+    assert within(52) is None
+    plan = within(52)
+    assert read(plan) == [(6, 7, 8), (5,)] and plan is not None
+    assert [step.is_told for step in plan.steps] == [True, False]
+    partials.keep(plan, {"g_small": b"groups"})
+    assert read(within(55)) == [(), (5,)]
+    assert read(within(60)) == [()]
+    assert read(within(41)) == [(5,), (4,)]
+    assert read(within(65)) == [(7, 8), (6,)]
+
+
 def test_groups_are_bounded_and_a_statement_of_too_many_reads_all() -> None:
     partials = Partials(100, 0)
     for at in range(6):
@@ -101,6 +120,9 @@ def test_a_node_reads_what_came_since_through_publishes_joins_and_a_reset(start:
         expected = ask(node, BY_PAGE, useCache=False)
         assert ask(node, BY_PAGE) == expected
         assert native(node) == native(node, useCache=False)
+        window = f"WHERE __time >= MILLIS_TO_TIMESTAMP({START_MS + 7_500})"
+        asked = BY_PAGE.replace("GROUP", f"{window} GROUP")
+        assert ask(node, asked) == ask(node, asked, useCache=False)
         used = node.status()["groupsUsed"]
         assert isinstance(used, int)
         return used

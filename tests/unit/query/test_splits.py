@@ -10,7 +10,7 @@ import pytest
 
 from query.errors import QueryError
 from query.kernels.offering import offered
-from query.model import PlannedQuery
+from query.model import PlannedQuery, TableUse
 from query.native import planner as native_planner
 from query.splits import GROUPS, PARTS, Split
 from query.sql import planner as sql_planner
@@ -52,6 +52,13 @@ TOLD = [
     "APPROX_COUNT_DISTINCT(n)",
     "SUM(n) + COUNT(*) * 2",
 ]
+WINDOWS = [
+    "__time < TIMESTAMP '2024-01-01 12:00:00'",
+    "__time > TIMESTAMP '2024-01-01 06:30:00'",
+    "__time BETWEEN TIMESTAMP '2024-01-01 03:00:00' AND TIMESTAMP '2024-01-01 20:00:00'",
+    "TIME_IN_INTERVAL(__time, '2024-01-01T02:00:00/PT9H')",
+    "__time >= TIMESTAMP '2024-01-01 05:00:00' AND (n > 1 OR s = 'a') AND __time < TIMESTAMP '2024-01-01 19:00:00'",
+]
 FILTERS = ["s = 'a'", "n > 2", "d IS NULL", "mv = 'x'", "__time < TIMESTAMP '2024-01-01 12:00:00'"]
 WHOLE_ONLY = [
     "SELECT SUM(d) FROM t",
@@ -80,7 +87,7 @@ def statement(random: Random) -> str:
     keys = random.sample(KEYS, random.randrange(3))
     cells = keys + [told() for _ in range(random.randint(1, 3))]
     sql = f"SELECT {', '.join(cells)} FROM t"
-    sql += f" WHERE {random.choice(FILTERS)}" if random.random() < 0.4 else ""
+    sql += f" WHERE {random.choice(FILTERS + WINDOWS)}" if random.random() < 0.5 else ""
     sql += f" GROUP BY {', '.join(str(at + 1) for at in range(len(keys)))}" if keys else ""
     sql += f" HAVING {told()} > 1" if random.random() < 0.3 else ""
     order = f" ORDER BY {', '.join(str(at + 1) for at in range(len(cells)))}"
@@ -131,14 +138,24 @@ def sorted_rows(answer: pa.Table) -> list[str]:
     return sorted(repr(row) for row in zip(*(column.to_pylist() for column in answer.columns), strict=True))
 
 
+def bounded(held: pa.Table, use: TableUse) -> pa.Table:
+    """The rows that lie in the times of a statement, which it does not ask for itself."""
+    [moment] = [column.internal for column in use.columns if column.name == "__time"]
+    start_ms, end_ms = use.time_bounds
+    times: list[int] = held[moment].cast(pa.int64()).to_pylist()  # type: ignore[assignment]  # none is null
+    kept = [(start_ms is None or at >= start_ms) and (end_ms is None or at < end_ms) for at in times]
+    return held.filter(pa.array(kept, pa.bool_()))
+
+
 def difference(engine: Engine, plan: PlannedQuery, split: Split, held: pa.Table, random: Random) -> str:
     """What differs between the answer of all rows and that of parts of them; empty when nothing does."""
     [use] = plan.tables
     held = held.select([column.name for column in use.columns])
     held = held.rename_columns([column.internal for column in use.columns])
-    cuts = sorted(random.randint(0, len(held)) for _ in range(random.randint(0, 3)))
-    ends = zip([0, *cuts], [*cuts, len(held)], strict=True)
-    parts = [held.slice(begin, end - begin) for begin, end in ends]
+    within = bounded(held, use) if split.is_bounded else held
+    cuts = sorted(random.randint(0, len(within)) for _ in range(random.randint(0, 3)))
+    ends = zip([0, *cuts], [*cuts, len(within)], strict=True)
+    parts = [within.slice(begin, end - begin) for begin, end in ends]
     with offered(engine.connection, plan.functions, tables.catalogue().lookups.__getitem__):
         whole = engine.run(plan.duckdb_sql, **{use.relation: held})
         made = by_parts(engine, split, use.relation, parts, random)
@@ -200,6 +217,16 @@ def test_parts_give_the_answer_of_the_whole_for_many_statements() -> None:
     splits, wrong = compared(seed=7, count=600)
     assert not wrong, "\n".join(wrong[:20])
     assert splits > 450
+
+
+def test_a_window_that_moves_has_the_same_parts() -> None:
+    one, two = (
+        planned(f"SELECT s, SUM(n) FROM t WHERE __time >= TIMESTAMP '2024-01-0{day}' AND d > 1 GROUP BY 1").split
+        for day in (1, 2)
+    )
+    assert one is not None and one.is_bounded and one == two
+    other = planned("SELECT s, SUM(n) FROM t WHERE __time >= TIMESTAMP '2024-01-01' OR d > 1 GROUP BY 1").split
+    assert other is not None and not other.is_bounded
 
 
 @pytest.mark.parametrize("sql", WHOLE_ONLY)
