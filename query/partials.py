@@ -152,16 +152,24 @@ class Partials:
         united = " UNION ALL ".join(split.of(step.name) for step in steps)
         return Plan(key, deltas, steps, split.final_sql, Relation(GROUPS, united))
 
-    def keep(self, plan: Plan, groups: Mapping[str, bytes | None]) -> None:
-        """Keeps what the steps of a plan made, by their names; None: it was too large."""
-        made = {delta.shelf: Shelf(delta.names, found) for delta, found in _made(plan, groups) if found is not None}
+    def give_up(self, plan: Plan) -> None:
+        """Its groups are too many: the statement reads all rows from now on."""
         with self._lock:
             kept = self._kept.get(plan.key)
-            if kept is None:
+            if kept is not None:
+                self.used_bytes -= kept.size_bytes
+                kept.is_large, kept.shelves = True, {}
+
+    def keep(self, plan: Plan, groups: Mapping[str, bytes]) -> None:
+        """Keeps what the steps of a plan made, by their names."""
+        steps = zip(plan.deltas, plan.steps, strict=True)
+        made = {one.shelf: Shelf(one.names, groups[step.name]) for one, step in steps if step.name in groups}
+        with self._lock:
+            kept = self._kept.get(plan.key)
+            if kept is None or kept.is_large:
                 return
             before = kept.size_bytes
-            kept.is_large = kept.is_large or None in groups.values()
-            kept.shelves = {} if kept.is_large else kept.shelves | made
+            kept.shelves |= made
             self.used_bytes += kept.size_bytes - before
             while self.used_bytes > self._max_bytes:
                 self._drop_oldest()
@@ -185,11 +193,6 @@ def _without(parts: Sequence[Part], others: Sequence[Part]) -> tuple[Part, ...]:
     """The parts that are none of the others, in their order."""
     known = {id(part) for part in others}
     return tuple(part for part in parts if id(part) not in known)
-
-
-def _made(plan: Plan, groups: Mapping[str, bytes | None]) -> list[tuple[Delta, bytes | None]]:
-    steps = zip(plan.deltas, plan.steps, strict=True)
-    return [(delta, groups[step.name]) for delta, step in steps if step.name in groups]
 
 
 def _deltas(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from query.bound import BoundQuery
 from query.engine import Engine
+from query.errors import QueryFailed
 from query.model import PlannedQuery
 from query.partials import Partials
-from query.runs import Run
+from query.runs import TOO_MANY_GROUPS, Run
 from query.worker_wire import Job
 
 
@@ -27,8 +28,17 @@ class Runner:
         plan = query.plan_of_groups(planned, job.functions, self._partials)
         if plan is None:
             return self._engine.begin(job, left_ms, query)
+        begun_ms = self._engine.clock.monotonic_ms()
         query.claims(planned, self._long_rows, plan.rows)
-        run = self._engine.begin(plan.job(job, self._partials.groups_bytes), left_ms, query)
+        try:
+            run = self._engine.begin(plan.job(job, self._partials.groups_bytes), left_ms, query)
+        except QueryFailed as error:
+            if error.context.get("engineError") != TOO_MANY_GROUPS:
+                raise
+            self._partials.give_up(plan)
+            query.claims(planned, self._long_rows)
+            taken_ms = self._engine.clock.monotonic_ms() - begun_ms
+            return self._engine.begin(job, max(left_ms - taken_ms, 1), query)
         if planned.populate_cache:
             self._partials.keep(plan, run.groups)
         return run

@@ -28,6 +28,8 @@ from query.lanes import Claim
 from query.worker_wire import Job, Kind, decode_groups, encode_job, receive, send
 
 _CAPACITY_ERRORS = ("OutOfMemoryException", "RowTooLarge")
+TOO_MANY_GROUPS = "GroupsTooLarge"
+"""The engine's error where a step of a job made more than it may: its statement has to read all rows."""
 _KERNEL_REFUSES = "while executing the UDF: ValueError: "
 # The statement met a value it cannot digest: a long that overflows, a text that is no JSON.
 _STATEMENT_ERRORS = ("OutOfRangeException", "ConversionException", "InvalidInputException")
@@ -93,7 +95,7 @@ class Run:
         self._on_close: list[Callable[[], None]] = []
         self._on_cancel: list[Callable[[], None]] = []
         self.schema = pa.schema([])
-        self.groups: dict[str, bytes | None] = {}
+        self.groups: dict[str, bytes] = {}
 
     def begin(self, job: Job) -> None:
         """Hands the job over and waits for the schema of its answer; ``groups`` are then what its steps made.

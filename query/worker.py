@@ -11,7 +11,6 @@ import ctypes
 import json
 import os
 import queue
-import re
 import signal
 import socket
 import sys
@@ -29,16 +28,15 @@ from query.binding import ArrowInput, Relation, RowInput
 from query.kernels.offering import offered
 from query.model import FunctionUse
 from query.priority import step_back
+from query.worker_steps import groups_of, joined
 from query.worker_wire import (
     ROOT_FD,
     Frames,
     Job,
     Kind,
-    Step,
     WorkerSettings,
     decode_job,
     decode_settings,
-    encode_groups,
     receive,
     root_path,
     send,
@@ -47,7 +45,6 @@ from query.worker_wire import (
 _PR_SET_PDEATHSIG = 1
 # What a statement may use as a table without naming a relation; the planner emits no other.
 _TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
-_OWN_TABLES = re.compile(r"\s*WITH(\s+RECURSIVE)?\s", re.IGNORECASE)
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result")
 ROW_BYTES_MAX = 128 * 2**20
 _PIECE_BYTES = 4 * 2**20
@@ -143,8 +140,8 @@ class Sandbox:
                     # One after the other: what they read has the same names.
                     for relation in step.relations:
                         self._offer(connection, relation)
-                    yield from _groups(connection, step, job.groups_bytes)
-                sql = _joined(job.sql, job.relations)
+                    yield from groups_of(connection, step, job.groups_bytes)
+                sql = joined(job.sql, job.relations)
                 # A relation is bound when it is made and again when it is read; a result is bound once, but its rows
                 # are held twice.
                 begun: Any = connection.execute(sql) if job.is_small else connection.sql(sql)
@@ -200,39 +197,6 @@ class Sandbox:
             tables.append(table.select(list(source.columns)))
         names = [f"k{place}" for place in range(len(source.columns))]
         return pa.concat_tables([table.rename_columns(names) for table in tables])
-
-
-def _groups(connection: duckdb.DuckDBPyConnection, step: Step, most_bytes: int) -> Iterator[bytes]:
-    """Offers the groups of a step to the statement, and gives what it made; what was kept is known."""
-    if step.kept:
-        connection.register(step.name, pa.ipc.open_stream(step.kept).read_all())
-    if not step.sql:
-        return
-    made: Any = connection.execute(_joined(step.sql, step.relations))
-    table: pa.Table = made.to_arrow_table()
-    connection.register(step.name, table)
-    if not step.is_told:
-        return
-    if table.nbytes > most_bytes:
-        yield encode_groups(step.name, b"")
-        return
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    yield encode_groups(step.name, sink.getvalue())
-
-
-def _joined(sql: str, relations: Sequence[Relation]) -> str:
-    """The statement with its relations before it. Views would do as well, but each is bound to its files when it is
-    made and again when it is used, which costs more than many a query.
-    """
-    if not relations:
-        return sql
-    # Not materialized: what a statement does not need of a relation must not be read.
-    offered_ = [f'"{relation.name}" AS NOT MATERIALIZED ({relation.sql})' for relation in relations]
-    own = _OWN_TABLES.match(sql)
-    begin, rest = ("WITH", f" {sql}") if own is None else (own[0], f", {sql[own.end() :]}")
-    return f"{begin} {', '.join(offered_)}{rest}"
 
 
 def _check(connection: duckdb.DuckDBPyConnection, sql: str, relations: frozenset[str]) -> None:

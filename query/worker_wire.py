@@ -30,7 +30,7 @@ class Kind(Enum):
     READY = b"R"  # worker: it can take jobs
     JOB = b"J"  # pool: run this
     CANCEL = b"C"  # pool: stop the job of this number
-    GROUPS = b"G"  # worker: what a step made, after the length of its name and its name; empty: it is too large
+    GROUPS = b"G"  # worker: what a step made, after the length of its name and its name
     TRIM = b"T"  # pool: let go of mapped files that have been removed
     SCHEMA = b"S"
     BATCH = b"B"
@@ -70,7 +70,7 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Job:
     """One statement with the relations it reads; ``number`` is the pool's name for it. ``is_small``: its answer may be
-    held as a whole. ``steps`` come first; what they make is sent if it has at most ``groups_bytes``."""
+    held as a whole. ``steps`` come first; what each makes is sent, and may have ``groups_bytes``."""
 
     number: int
     sql: str
@@ -208,15 +208,15 @@ def _relation(value: dict[str, Any]) -> Relation:
 
 
 def encode_groups(name: str, groups: Any) -> bytes:
-    """What a step made, with its name; empty ``groups``: they are too large to be kept."""
+    """What a step made, with its name."""
     spelled = name.encode()
     return bytes([len(spelled)]) + spelled + bytes(groups)
 
 
-def decode_groups(payload: bytes) -> tuple[str, bytes | None]:
-    """Reads what ``encode_groups`` wrote; None: too large."""
+def decode_groups(payload: bytes) -> tuple[str, bytes]:
+    """Reads what ``encode_groups`` wrote."""
     end = 1 + payload[0]
-    return payload[1:end].decode(), payload[end:] or None
+    return payload[1:end].decode(), payload[end:]
 
 
 def encode_settings(settings: WorkerSettings) -> str:

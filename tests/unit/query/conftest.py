@@ -39,9 +39,11 @@ def table(tmp_path: Path) -> MemoryTable:
 def start(table: MemoryTable, base: Path, engine: Engine) -> Iterator[Start]:
     nodes = []
 
-    def begin(mirror_bytes: int = 1 << 30, groups_from_rows: int = 20_000, **live: int) -> QueryNode:
+    def begin(
+        mirror_bytes: int = 1 << 30, groups_from_rows: int = 20_000, results_bytes: int = 64 << 20, **live: int
+    ) -> QueryNode:
         settings = NodeSettings(
-            sync_ms=20, mirror_bytes=mirror_bytes, groups_from_rows=groups_from_rows,
+            sync_ms=20, mirror_bytes=mirror_bytes, groups_from_rows=groups_from_rows, results_bytes=results_bytes,
             live=LiveSettings(**({"wait_ms": 300, "suspect_ms": 0, "poll_ms": 5} | live)),
         )  # fmt: skip
         cache = SegmentCache(base / "cache", table.storage, 1 << 30)
