@@ -80,11 +80,19 @@ def _compare_members(frame: Frame, symbol: str, left: Term, right: Term) -> Term
     if right.type.multi:
         if symbol != "=":
             raise InvalidQuery("two multi-value strings can only be compared by =")
-        return t.expression(f"list_has_any({left.sql}, {right.sql})", BOOLEAN)
+        return t.expression(f"list_has_any({', '.join(_alike_members(frame, left, right))})", BOOLEAN)
     if symbol == "=" and left.family is right.family is Family.STRING and not left.lists:
         return Term(f"(CASE WHEN len({left.sql}) > 0 THEN list_contains({left.sql}, {right.sql}) END)", BOOLEAN)
     condition = any_member(frame.session.fresh("x"), left, lambda member: compare(frame, symbol, member, right).sql)
     return Term(condition, BOOLEAN)
+
+
+def _alike_members(frame: Frame, *sides: Term) -> list[str]:
+    """Two lists of members that can be equal: as numbers where one holds numbers."""
+    if all(side.family is Family.STRING for side in sides):
+        return [side.sql for side in sides]
+    name = frame.session.fresh("x")
+    return [f"list_transform({side.sql}, lambda {name}: TRY_CAST({name} AS DOUBLE))" for side in sides]
 
 
 def comparable(left: Term, right: Term, zone: str) -> tuple[Term, Term]:

@@ -55,7 +55,10 @@ def _replace(frame: Frame, terms: list[Term]) -> Term:
     if isinstance(terms[1].value, str) and terms[1].value:
         return Term(replaced, VARCHAR)
     # As in Java nothing stands before, between and behind all characters.
-    between = f"{new} || array_to_string(string_split({text}, ''), {new}) || {new}"
+    name = frame.session.fresh("x")
+    # The engine joins by a constant only.
+    followed = f"list_transform(string_split({text}, ''), lambda {name}: {name} || {new})"
+    between = f"{new} || array_to_string({followed}, '')"
     between = f"CASE WHEN {text} = '' THEN {new} ELSE {between} END"
     return t.expression(f"CASE WHEN {old} = '' THEN {between} ELSE {replaced} END", VARCHAR)
 

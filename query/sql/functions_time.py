@@ -18,7 +18,7 @@ from query.sql.calendar_math import (
     shift_ms,
 )
 from query.sql.casts import as_long, as_number, cast_to
-from query.sql.frame import Arguments, Frame, function, node, scalar
+from query.sql.frame import Arguments, Frame, function, node, per_member, scalar
 from query.sql.operators import shifted
 from query.sql.term import Term
 from query.sql.types import BIGINT, BOOLEAN, DATE, INTEGER, TIMESTAMP, Family
@@ -119,8 +119,8 @@ def _floor_or_ceil(frame: Frame, tree: exp.Expr) -> Term:
     up, unit, operand = isinstance(tree, exp.Ceil), tree.args.get("to"), frame.term(tree.this)
     if unit is None:
         return rounded_to_whole(operand, up)
-    span = unit_span(unit.name)
-    return (ceiled if up else floored)(as_time(operand, frame.zone), span, frame.zone)
+    span, place = unit_span(unit.name), ceiled if up else floored
+    return per_member(frame, [operand], lambda _, terms: place(as_time(terms[0], frame.zone), span, frame.zone))
 
 
 def unit_span(name: str) -> Span:
@@ -194,7 +194,8 @@ def extracted(moment: Term, unit: str, zone: str) -> Term:
 
 @node(exp.Extract)
 def _extract(frame: Frame, tree: exp.Expr) -> Term:
-    return extracted(as_time(frame.term(tree.expression), frame.zone), tree.this.name, frame.zone)
+    operand, zone = frame.term(tree.expression), frame.zone
+    return per_member(frame, [operand], lambda _, terms: extracted(as_time(terms[0], zone), tree.this.name, zone))
 
 
 @scalar("TIME_EXTRACT", least=2, most=3)

@@ -119,3 +119,19 @@ def test_what_names_no_character_is_refused() -> None:
 
 def test_a_slice_far_beyond_its_end_makes_no_endless_list() -> None:
     assert one("ARRAY_LENGTH(ARRAY_SLICE(ARRAY[1], 0, 9000000000))") == 10_001
+
+
+@pytest.mark.parametrize(
+    ("expression", "answer"),
+    [
+        ("REPLACE(s, S, d)", "x1.5x"),
+        ("REPLACE(s, CASE WHEN n = 1 THEN '' ELSE 'a' END, S)", "yxyyyxy"),
+        ("FLOOR(TIME_PARSE(mv) TO YEAR) = TIME_FLOOR(TIME_PARSE(mv), 'P1Y')", True),
+        ("EXTRACT(MONTH FROM TIME_PARSE(mv))", "[3]"),
+        ("STRLEN(mv) = mv", False),
+        ("STRLEN(mv) = STRING_TO_MV('9,10', ',')", True),
+    ],
+)
+def test_what_only_columns_and_lists_of_numbers_bring_about(expression: str, answer: object) -> None:
+    rows = table(n=[1], s=["xyx"], S=["y"], d=[1.5], mv=[["2024-03-04"]])
+    assert ask(f"SELECT {expression} FROM t", rows) == [[answer]]
