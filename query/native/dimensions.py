@@ -8,7 +8,7 @@ from typing import Any
 from query.errors import InvalidQuery
 from query.native import expressions
 from query.native.expression_functions import as_type
-from query.native.expression_json import json_value
+from query.native.expression_json import as_json, json_value
 from query.native.extraction import extracted, registered_lookup
 from query.native.request import Part, part_of
 from query.native.rows import Rows, call
@@ -19,6 +19,7 @@ from query.sql.functions_list import only_members
 from query.sql.scope import Scope
 from query.sql.term import Term
 from query.sql.types import MULTI_VARCHAR, Family
+from segments.expression.tree import Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,10 @@ def add_virtual_columns(rows: Rows, query: Part) -> None:
     """Makes the query's virtual columns known; one may use those before it, and hides a stored one of its name."""
     for part in query.parts("virtualColumns"):
         name = part.text("outputName", "name")
+        if part.type == "expression" and not part.has("outputType"):
+            tree = expressions.parsed(part.text("expression"))
+            if isinstance(tree, Call) and expressions.is_untyped(tree):
+                rows.shown[name] = as_json(expressions.Compiler(rows.session, rows.column), tree)
         rows.virtual[name] = virtual_column(rows, part)
 
 

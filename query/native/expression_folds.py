@@ -24,7 +24,7 @@ def _listed(compiler: Compiler, tree: Expression) -> tuple[Term, SqlType]:
     if found.family is Family.ARRAY:
         return found, element_of(found.type)
     if found.type.multi:
-        return found, VARCHAR
+        return Term(f"nullif({found.sql}, [])", array_of(VARCHAR)), VARCHAR
     text = cast_to(found, VARCHAR)
     return Term(f"(CASE WHEN {text.sql} IS NOT NULL THEN [{text.sql}] END)", array_of(VARCHAR)), VARCHAR
 

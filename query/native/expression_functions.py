@@ -15,7 +15,18 @@ from query.sql.multi_value import is_missing
 from query.sql.operators import alike
 from query.sql.scope import Scope
 from query.sql.term import Term
-from query.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Family, array_of, element_of
+from query.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    MULTI_VARCHAR,
+    TIMESTAMP,
+    VARCHAR,
+    Family,
+    array_of,
+    element_of,
+)
 from segments.expression.tree import Call, Lambda
 
 # Expression functions that are a SQL function under another name, or under their own in upper case.
@@ -69,6 +80,14 @@ _LISTS = frozenset(
         "to_string",
     ]
 )
+_TEXT_NAMES = """
+concat contains_string format icontains_string left lower lpad ltrim regexp_extract regexp_like regexp_replace repeat
+replace reverse right rpad rtrim strlen trim upper
+"""
+_OF_TEXT = frozenset(_TEXT_NAMES.split())
+"""What takes the members of a list of texts one by one, like those of a string of several."""
+_LIST_PLACES = {"array_prepend": (1,), "array_concat": (0, 1), "array_overlap": (0, 1)}
+"""Where list functions take their lists, unless in front."""
 _OVER_LISTS = frozenset({"array", "map", "filter", "any", "all", "fold", "cartesian_map", "cartesian_fold"})
 _DUCKDB_MATH = {"cbrt": "cbrt", "cosh": "cosh", "sinh": "sinh", "tanh": "tanh", "rint": "round_even"}
 _OF_NOTHING = {"concat": t.text(""), "greatest": t.null(), "least": t.null()}
@@ -88,23 +107,32 @@ def called(compiler: Compiler, tree: Call) -> Term:
     if rule is not None:
         return rule(compiler, tree)
     terms = [compiler.value(argument) for argument in tree.arguments if not isinstance(argument, Lambda)]
+    if tree.name in _OF_TEXT:
+        texts = array_of(VARCHAR)
+        terms = [Term(term.sql, MULTI_VARCHAR) if term.type == texts else term for term in terms]
+    if tree.name == "array_to_mv":
+        terms = [as_list(term) for term in terms]
     if tree.name in _OF_NOTHING and not terms:
         return _OF_NOTHING[tree.name]
     if tree.name in _AS_SQL:
         return call(compiler.session, _AS_SQL[tree.name], *terms)
     if tree.name.startswith("array_") and tree.name[6:] in _LISTS:
-        prefix = "MV" if any(term.type.multi for term in terms) or _is_text(tree.name, terms) else "ARRAY"
-        return call(compiler.session, f"{prefix}_{tree.name[6:].upper()}", *terms)
+        places = _LIST_PLACES.get(tree.name, (0,))
+        listed = [as_list(term) if at in places or term.type.multi else term for at, term in enumerate(terms)]
+        return call(compiler.session, tree.name.upper(), *listed)
     if tree.name in _DUCKDB_MATH:
         extra = ", 0" if tree.name == "rint" else ""
         return Term(f"{_DUCKDB_MATH[tree.name]}({cast_to(as_number(terms[0]), DOUBLE).sql}{extra})", DOUBLE)
     raise UnsupportedQuery(f"the expression function {tree.name!r} is not supported")
 
 
-def _is_text(name: str, terms: list[Term]) -> bool:
-    """True when a text stands where the array of a function is expected: it counts as a list of one."""
-    at = 1 if name == "array_prepend" else 0
-    return terms[at].family is Family.STRING
+def as_list(term: Term) -> Term:
+    """The term where an array is expected: a text is a list of one, one without members is null."""
+    if term.family is not Family.STRING:
+        return term
+    if term.type.multi:
+        return Term(f"nullif({term.sql}, [])", array_of(VARCHAR))
+    return Term(f"(CASE WHEN {term.sql} IS NOT NULL THEN [{term.sql}] END)", array_of(VARCHAR))
 
 
 def _values(compiler: Compiler, tree: Call) -> list[Term]:
@@ -189,6 +217,8 @@ def as_type(operand: Term, name: str, frame: Frame | None = None) -> Term:
     type_ = named_type(name)
     if operand.type.multi and type_ == VARCHAR:
         return operand
+    if operand.type.multi and type_.family is Family.ARRAY:
+        return cast_to(as_list(operand), type_)
     if operand.type.multi and type_.family is not Family.ARRAY and frame is not None:
         return per_member(frame, [operand], lambda _, terms: cast_to(terms[0], type_))
     if type_.family is Family.ARRAY and operand.family is not Family.ARRAY and not operand.type.multi:
@@ -315,11 +345,16 @@ def _array(compiler: Compiler, tree: Call) -> Term:
 @function("array_set_add", "array_set_add_all")
 def _set_add(compiler: Compiler, tree: Call) -> Term:
     array, other = _values(compiler, tree)
+    array, other = as_list(array), as_list(other) if other.type.multi or tree.name.endswith("all") else other
     if array.family is not Family.ARRAY:
         raise InvalidQuery(f"{tree.name} needs an array")
     added = cast_to(other, array.type).sql if other.family is Family.ARRAY else f"[{other.sql}]"
-    joined = f"list_sort(list_distinct(list_concat({array.sql}, {added})))"
-    return t.expression(f"CASE WHEN {array.sql} IS NOT NULL THEN {joined} END", array.type)
+    joined = f"list_concat({array.sql}, {added})"
+    missing = f"CASE WHEN len({joined}) > list_count({joined}) THEN [NULL] ELSE [] END"
+    known = f"{array.sql} IS NOT NULL AND {added} IS NOT NULL"
+    # Distinct members leave NULL out, which comes first.
+    found = f"list_concat({missing}, list_sort(list_distinct({joined})))"
+    return t.expression(f"CASE WHEN {known} THEN {found} END", array.type)
 
 
 @function("mv_harmonize_nulls")
@@ -327,12 +362,12 @@ def _harmonized(compiler: Compiler, tree: Call) -> Term:
     operand = compiler.value(tree.arguments[0])
     if not operand.type.multi:
         return operand
-    return Term(f"(CASE WHEN {is_missing(operand)} THEN [NULL] ELSE {operand.sql} END)", operand.type)
+    return Term(f"coalesce({as_list(operand).sql}, [NULL])", array_of(VARCHAR))
 
 
 def _over(compiler: Compiler, tree: Call) -> tuple[Lambda, Term, str, Term]:
     """A lambda, the list it is for, the name of one member in it and that member."""
-    lambda_, source = tree.arguments[0], compiler.value(tree.arguments[1])
+    lambda_, source = tree.arguments[0], as_list(compiler.value(tree.arguments[1]))
     assert isinstance(lambda_, Lambda), "the parser gives these functions a lambda"
     name = compiler.session.fresh("x")
     if source.family is Family.ARRAY:
@@ -357,7 +392,10 @@ def _filter(compiler: Compiler, tree: Call) -> Term:
     lambda_, listed, name, member = _over(compiler, tree)
     test = f"coalesce({compiler.inside(lambda_, member).condition(lambda_.body)}, FALSE)"
     if tree.name == "filter":
-        return Term(f"list_filter({listed.sql}, lambda {name}: {test})", listed.type)
+        # What is left of a string of several values is one.
+        of_string = compiler.value(tree.arguments[1]).type.multi
+        kept = f"list_filter({listed.sql}, lambda {name}: {test})"
+        return Term(kept, MULTI_VARCHAR if of_string else listed.type)
     if tree.name == "any":
         return t.expression(f"coalesce(len(list_filter({listed.sql}, lambda {name}: {test})) > 0, FALSE)", BOOLEAN)
     fails = f"len(list_filter({listed.sql}, lambda {name}: NOT {test}))"

@@ -32,6 +32,14 @@ def json_value(compiler: Compiler, document: Term, path: Term, type_name: str) -
     return cast_to(found, named_type(type_name))
 
 
+def as_json(compiler: Compiler, tree: Call) -> Term:
+    """What json_value without a type gives, each value by its own type: as JSON. Truth values are 1 and 0."""
+    document, path = (compiler.value(argument) for argument in tree.arguments)
+    found = call(compiler.session, "JSON_QUERY", document, path)
+    truth = f"CASE {found.sql} WHEN 'true' THEN '1' WHEN 'false' THEN '0' ELSE {found.sql} END"
+    return Term(f"(CASE WHEN json_type({found.sql}) <> 'OBJECT' THEN {truth} END)", found.type)
+
+
 @function("json_object")
 def _json_object(compiler: Compiler, tree: Call) -> Term:
     terms = [compiler.value(argument) for argument in tree.arguments]

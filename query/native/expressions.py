@@ -65,13 +65,16 @@ def compiled(rows: Rows, text: str) -> Term:
         InvalidQuery: it is not an expression, or its types do not fit.
         UnsupportedQuery: it calls a function that is not built.
     """
-    return plain(Compiler(rows.session, rows.column).term(parsed(text)))
+    return plain(Compiler(rows.session, rows.column).mapped(parsed(text)))
 
 
 def condition(rows: Rows, text: str) -> str:
     """An expression as a condition: a number is true above 0, a multi-value one when any member is."""
-    compiler = Compiler(rows.session, rows.column)
-    return compiler.condition(parsed(text))
+    compiler, tree = Compiler(rows.session, rows.column), parsed(text)
+    if isinstance(tree, Binary) and tree.operator == "==":
+        # Any member, without a list of what each of them gives.
+        return compiler.condition(tree)
+    return compiler.as_condition(compiler.mapped(tree))
 
 
 def parsed(text: str) -> Expression:
@@ -84,6 +87,11 @@ def parsed(text: str) -> Expression:
         return parse_expression(text)
     except InvalidExpression as error:
         raise InvalidQuery(str(error)) from error
+
+
+def is_untyped(tree: Expression) -> bool:
+    """Whether each value has a type of its own: that of a JSON scalar."""
+    return isinstance(tree, Call) and tree.name == "json_value" and len(tree.arguments) == 2
 
 
 @dataclass(slots=True)
@@ -133,9 +141,24 @@ class Compiler:
         """The term with truth values as longs."""
         return plain(self.term(tree))
 
+    def mapped(self, tree: Expression) -> Term:
+        """The value of a whole expression: for each member of the multi-value strings in it, as Druid maps it."""
+        if isinstance(tree, Identifier):
+            return self.term(tree)
+        inside = Compiler(self.session, self.column, self.bound, self.sketch, self)
+        found = inside.term(tree)
+        several = found.type.multi or found.family in (Family.ARRAY, Family.COMPLEX)
+        if inside.members and several:
+            # What a list is made of for each member has no type: the functions see whole lists.
+            return self.term(tree)
+        return mapped(tuple(inside.members.items()), plain(found)) if inside.members else found
+
     def condition(self, tree: Expression) -> str:
         """The tree as a condition."""
-        found = self.term(tree)
+        return self.as_condition(self.term(tree))
+
+    def as_condition(self, found: Term) -> str:
+        """A value as a condition: of several values any that is true."""
         if found.type.multi:
             return any_member(self.session.fresh("x"), found, lambda member: cast_to(member, BOOLEAN).sql)
         if found.family is Family.ARRAY:
@@ -180,6 +203,9 @@ class Compiler:
             word = "AND" if tree.operator == "&&" else "OR"
             return t.expression(f"{self.condition(tree.left)} {word} {self.condition(tree.right)}", BOOLEAN)
         pair = [self.value(tree.left), self.value(tree.right)]
+        for at, (side, other) in enumerate(((tree.left, pair[1]), (tree.right, pair[0]))):
+            if is_untyped(side) and other.family in (Family.LONG, Family.DOUBLE):
+                pair[at] = as_number(pair[at])
         if tree.operator == "!=" and any(side.type.multi for side in pair):
             # One member that differs is enough, where SQL asks for none that is equal.
             return per_member(self.frame, pair, lambda frame, both: compare(frame, "<>", *both))

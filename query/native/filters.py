@@ -215,7 +215,13 @@ def _range(rows: Rows, part: Part) -> str:
     def test(one: Term) -> str:
         found = as_string(one) if type_ == VARCHAR else one if one.family is not Family.STRING else as_number(one)
         limits = [(symbol, t.text(str(value)) if type_ == VARCHAR else _number(value)) for symbol, value in sides]
-        return f"({' AND '.join(compare(_frame(rows), symbol, found, limit).sql for symbol, limit in limits)})"
+        inside = f"({' AND '.join(compare(_frame(rows), symbol, found, limit).sql for symbol, limit in limits)})"
+        if one.family is not Family.STRING or type_ == VARCHAR:
+            return inside
+        # A text that is no number is smaller than all of them.
+        return (
+            f"(CASE WHEN {one.sql} IS NOT NULL THEN coalesce({inside}, {'FALSE' if part.has('lower') else 'TRUE'}) END)"
+        )
 
     return _any(rows, operand, test)
 

@@ -91,6 +91,8 @@ class Rows:
     sql: str
     sources: list[tuple[str, Source]]
     virtual: dict[str, Term] = field(default_factory=dict)
+    shown: dict[str, Term] = field(default_factory=dict)
+    """How a scan shows virtual columns of which each value has a type of its own."""
     tables: list[OpenTable] = field(default_factory=list)
     """The stored tables whose own time is this one's: those that intervals narrow."""
     is_bounded: bool = False

@@ -17,7 +17,7 @@ from query.native.shapes import Stamps, json_object, json_text
 from query.native.timeseries import BucketShape
 from query.sql import term as t
 from query.sql.casts import as_string
-from query.sql.multi_value import spread
+from query.sql.multi_value import as_array, spread
 from query.sql.scope import Output
 from query.sql.term import Term
 from query.sql.types import BIGINT, VARCHAR, Family
@@ -37,7 +37,8 @@ def scan(setting: Setting) -> Draft:
         raise UnsupportedQuery("resultFormat: 'valueVector' is not supported, as in Druid; use list or compactedList")
     if spelled not in _FORMATS:
         raise InvalidQuery(f"resultFormat: {spelled!r} is none of list, compactedList")
-    terms = [(name, read.rows.find(name)) for name in names]
+    known = [(name, read.rows.shown.get(name) or read.rows.find(name)) for name in names]
+    terms = [(name, found and as_array(found)) for name, found in known]
     values = [found or t.null(VARCHAR) for _, found in terms]
     outputs = tuple(Output(name, f"o{at}", one.type) for at, (name, one) in enumerate(zip(names, values, strict=True)))
     items = [f"{value.sql} AS {output.internal}" for value, output in zip(values, outputs, strict=True)]
@@ -47,7 +48,7 @@ def scan(setting: Setting) -> Draft:
     sql += f" ORDER BY {order}" if order else ""
     sql += f" LIMIT {limit}" if limit is not None else ""
     sql += f" OFFSET {offset}" if offset else ""
-    types = [found.type.druid if found is not None else None for _, found in terms]
+    types = [None if found is None or name in read.rows.shown else found.type.druid for name, found in terms]
     batch = query.whole("batchSize", BATCH_ROWS, least=1) or BATCH_ROWS
     shape = ScanShape(tuple(names), tuple(types), _FORMATS[spelled], batch)
     return Draft(sql, outputs, shape, lambda: (sql, outputs))

@@ -215,7 +215,7 @@ def _unnested(part: Part, base: Rows) -> Rows:
     if operand.family is not Family.ARRAY and not operand.type.multi:
         operand = cast_to(operand, MULTI_VARCHAR)
     internal, name = base.session.fresh("a"), column.text("outputName", "name")
-    type_ = VARCHAR if operand.type.multi else element_of(operand.type)
+    type_ = operand.type.member if operand.type.multi else element_of(operand.type)
     unnested = spread(operand) if operand.type.multi else f"unnest({operand.sql})"
     base.sql = f"{base.sql} CROSS JOIN LATERAL (SELECT {unnested} AS o0) AS {internal}"
     base.sources.insert(0, ("", Source(name, internal, (Output(name, "o0", type_),))))

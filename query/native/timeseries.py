@@ -181,12 +181,14 @@ def top_n(setting: Setting) -> Draft:
     ranked = f"SELECT *, row_number() OVER (PARTITION BY t ORDER BY {order}) AS r FROM ({sql}){test}"
     columns = (groups.bucket, *groups.outputs)
     sql = f"SELECT {_listed(*columns)} FROM ({ranked}) WHERE r <= {threshold} ORDER BY t, r"
-    first = first_stamp(covered_times(setting, read.rows, read.intervals), read.intervals)
+    covered = covered_times(setting, read.rows, read.intervals)
+    first = first_stamp(covered, read.intervals)
     names = tuple(one.name for one in groups.outputs)
     inner = (
         f"SELECT {_listed(groups.bucket, *groups.inner_outputs)} FROM ({ranked}) WHERE r <= {threshold} ORDER BY t, r"
     )
-    return Draft(sql, columns, BucketShape(Stamps.of(setting, granularity), names, first), lambda: groups.inner(inner))
+    shape = BucketShape(Stamps.of(setting, granularity), names, first, granularity.is_all and bool(covered))
+    return Draft(sql, columns, shape, lambda: groups.inner(inner))
 
 
 def _listed(*columns: Output) -> str:
@@ -228,11 +230,15 @@ def _metric_order(setting: Setting, groups: Groups, metric: Part, inverted: bool
 
 @dataclass(frozen=True, slots=True)
 class BucketShape:
-    """``[{timestamp, result: [...]}]``: the rows of each bucket, which lie together."""
+    """``[{timestamp, result: [...]}]``: the rows of each bucket, which lie together.
+
+    ``always``: there is a bucket even without any.
+    """
 
     stamps: Stamps
     names: tuple[str, ...]
     first_ms: int
+    always: bool = False
 
     def pieces(self, rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
         """The body."""
@@ -245,4 +251,6 @@ class BucketShape:
                 yield f'{"" if opened is None else "]},"}{{"timestamp":{stamp},"result":['
                 opened, between = bucket, ""
             yield between + json_object(self.names, tuple(cells))
+        if opened is None and self.always:
+            yield f'{{"timestamp":{self.stamps.json(self.first_ms)},"result":[]}}'
         yield "]" if opened is None else "]}]"

@@ -16,7 +16,7 @@ from query.sql.functions_time import as_time, constant_text
 from query.sql.multi_value import is_missing
 from query.sql.scope import where
 from query.sql.term import INTEGER_MAX, Term
-from query.sql.types import BIGINT, BOOLEAN, DOUBLE, FLOAT, VARCHAR, Family, array_of
+from query.sql.types import BIGINT, BOOLEAN, DOUBLE, FLOAT, MULTI_VARCHAR, VARCHAR, Family, array_of
 from segments.sketch.shape import SketchKind
 
 
@@ -289,6 +289,7 @@ def _one_value(call: Aggregation) -> Term:
     value = call.term(0)
     if not value.type.multi:
         return value
+    value = cast_to(value, MULTI_VARCHAR)
     if call.arguments[2:] and call.name == "ANY_VALUE" and call.term(2).value is False:
         return t.call("list_extract", VARCHAR, value.sql, "1")
     joined = f"'[' || array_to_string({value.sql}, ', ') || ']'"

@@ -40,6 +40,12 @@ class ListCall:
     name: str
     multi: bool
     terms: list[Term]
+    filters: bool = False
+    """Whether the call is, or is denied, as a condition on rows."""
+
+    def found(self, sql: str) -> Term:
+        """Whether members are there: of a missing string nothing is known as a condition, as a value it has none."""
+        return Term(sql if self.filters or not self.multi else f"coalesce({sql}, FALSE)", BOOLEAN)
 
     def list(self, at: int) -> Term:
         """An argument as a list; a single text counts as a list of one."""
@@ -101,7 +107,18 @@ def _add(name: str, multi: bool, rule: Rule, least: int, most: int | None) -> No
     def _run(frame: Frame, arguments: Arguments) -> Term:
         # Lists are taken as they are, also where the members of others are looked at one by one.
         whole = frame.whole or frame
-        return rule(ListCall(whole, name, multi, [whole.term(argument) for argument in arguments]))
+        terms = [whole.term(argument) for argument in arguments]
+        return rule(ListCall(whole, name, multi, terms, _filters(arguments[0]) and terms[-1].type != terms[0].type))
+
+
+_AROUND = (exp.Not, exp.And, exp.Or, exp.Paren)
+
+
+def _filters(argument: exp.Expr) -> bool:
+    around = argument.parent and argument.parent.parent
+    while isinstance(around, _AROUND):
+        around = around.parent
+    return isinstance(around, exp.Where)
 
 
 def only_members(array: str, name: str, wanted: str, only: bool) -> Term:
@@ -177,10 +194,10 @@ def _contains(call: ListCall) -> Term:
     array = call.list(0)
     wanted = call.like(array, 1)
     if wanted.family is not Family.ARRAY:
-        return t.call("list_contains", BOOLEAN, array.sql, wanted.sql)
+        return call.found(f"list_contains({array.sql}, {wanted.sql})")
     found = f"list_has_all({array.sql}, {wanted.sql})"
     if wanted.sql in _without_nulls(call.terms[1]):
-        return Term(found, BOOLEAN)
+        return call.found(found)
     # The engine looks for no NULL.
     array = call.members(0)
     found = f"list_has_all({array.sql}, {wanted.sql})"
@@ -193,9 +210,12 @@ def _overlap(call: ListCall) -> Term:
     array = call.list(0)
     wanted = call.like(array, 1)
     if wanted.family is not Family.ARRAY:
-        return t.call("list_contains", BOOLEAN, array.sql, wanted.sql)
+        return call.found(f"list_contains({array.sql}, {wanted.sql})")
     if wanted.sql in _without_nulls(call.terms[1]):
-        return t.call("list_has_any", BOOLEAN, array.sql, wanted.sql)
+        return call.found(f"list_has_any({array.sql}, {wanted.sql})")
+    if call.terms[1].type.multi:
+        # Unlike the first list the second one has no NULL where it is missing.
+        wanted = Term(f"nullif({call.terms[1].sql}, [])", _STRINGS)
     looked = call.members(0).sql
     nulls = f"len({wanted.sql}) > list_count({wanted.sql}) AND len({looked}) > list_count({looked})"
     found = f"coalesce(list_has_any({looked}, {wanted.sql}), FALSE) OR coalesce({nulls}, FALSE)"
@@ -309,4 +329,8 @@ def _scalar_in_array(frame: Frame, arguments: Arguments) -> Term:
 def _is_in_array(frame: Frame, terms: list[Term]) -> Term:
     array = ListCall(frame, "SCALAR_IN_ARRAY", False, terms).list(1)
     member = cast_to(terms[0], element_of(array.type), frame.zone)
-    return t.call("list_contains", BOOLEAN, array.sql, member.sql)
+    found = f"list_contains({array.sql}, {member.sql})"
+    if member.is_constant and not member.is_null:
+        return Term(found, BOOLEAN)
+    null = f"CASE WHEN len({array.sql}) > list_count({array.sql}) THEN TRUE END"
+    return t.expression(f"CASE WHEN {member.sql} IS NULL THEN {null} ELSE {found} END", BOOLEAN)

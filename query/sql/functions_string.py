@@ -154,7 +154,8 @@ def _repeat(frame: Frame, terms: list[Term]) -> Term:
     # A count that does not fit is not reached by the product.
     product = f"length({text.sql}) * least({count}, {TEXT_MAX} + 1)"
     count = f"CASE WHEN {product} > {TEXT_MAX} THEN error({t.text_sql(TOO_LONG)}) ELSE {count} END"
-    return t.call("repeat", VARCHAR, text.sql, count)
+    # As in Druid nothing repeated is NULL.
+    return t.expression(f"CASE WHEN {_long(terms[1])} > 0 THEN repeat({text.sql}, {count}) END", VARCHAR)
 
 
 def _bounded(length: str, given: Term) -> str:
