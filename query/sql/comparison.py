@@ -11,7 +11,7 @@ from query.sql.frame import PARTS, Frame, node, refuse_parts
 from query.sql.multi_value import any_member, is_missing
 from query.sql.scope import where
 from query.sql.term import Term
-from query.sql.types import BIGINT, BOOLEAN, FLOAT, MULTI_VARCHAR, VARCHAR, Family, SqlType, common_type
+from query.sql.types import BIGINT, BOOLEAN, FLOAT, VARCHAR, Family, SqlType, common_type
 
 SYMBOLS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
