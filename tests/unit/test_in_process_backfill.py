@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ingest.errors import StoreUnreachable
+from ingest.metadata.memory import StoreHooks
 from ingest.metadata.records import AuditRow, DesiredState, ResetWish
 from ingest.offsets import OffsetMap
 from ingest.overlord.backfilling import CannotBackfill
@@ -95,11 +97,18 @@ def test_a_leader_that_ends_after_its_promise_leaves_the_rest_to_the_next(system
     each_record_once(system, later)
 
 
+def _no_jump(method: str) -> None:
+    if method == "carry_out_reset":
+        raise StoreUnreachable("the leader ends before it", effect_known_absent=True)
+
+
 def test_a_leader_that_ends_after_the_jump_leaves_a_range_that_the_next_one_has_read(system: System) -> None:
     behind(system)
+    system.store.hooks = StoreHooks(before_commit=_no_jump)
     later = system.overlord.backfill("clicks", None)
     [wish] = system.store.reset_wishes(None)
     system.overlord.stop()
+    system.store.hooks = StoreHooks()
     led = system.store.take_leadership("dies", "dies:1", system.store.leadership())
     assert led is not None
     audit = AuditRow(1, "clicks", "reset", {})
