@@ -1,6 +1,7 @@
 """Maps segment columns to the Arrow types of segment files and live batches, and back."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ _ARRAY_ITEM = "element"
 _TYPE_KEY = b"siltstone.type"
 _VALUES_KEY = b"siltstone.values"
 _UNTYPED = "UNTYPED"
-_EMPTY_LISTS = "EMPTY LISTS"
+_EMPTY_LISTS_KEY = b"siltstone.emptyLists"
 
 
 def arrow_type(column: ColumnSpec) -> pa.DataType:
@@ -60,7 +61,7 @@ def _tagged(field: "pa.Field[Any]", column: ColumnSpec) -> "pa.Field[Any]":
     if column.untyped:
         return field.with_metadata({_TYPE_KEY: _UNTYPED})
     if column.empty_lists:
-        return field.with_metadata({_TYPE_KEY: _EMPTY_LISTS})
+        return field.with_metadata({_EMPTY_LISTS_KEY: b"true"})
     if column.type is ColumnType.COMPLEX or column.type.element is not None:
         told: dict[bytes | str, bytes | str] = {_TYPE_KEY: column.type_signature}
         if column.values:
@@ -77,12 +78,12 @@ def column_of_field(field: "pa.Field[Any]") -> ColumnSpec:
     """
     tag = (field.metadata or {}).get(_TYPE_KEY)
     if tag is None:
-        return column_of(field.name, field.type)
+        column = column_of(field.name, field.type)
+        only_empty = column.multi_value and _EMPTY_LISTS_KEY in (field.metadata or {})
+        return replace(column, multi_value=False, empty_lists=True) if only_empty else column
     signature = tag.decode()
     if signature == _UNTYPED:
         return ColumnSpec(field.name, ColumnType.LONG, untyped=True)
-    if signature == _EMPTY_LISTS:
-        return ColumnSpec(field.name, ColumnType.STRING, empty_lists=True)
     if signature.startswith("COMPLEX<"):
         values = (field.metadata or {}).get(_VALUES_KEY, b"").decode()
         return ColumnSpec(field.name, ColumnType.COMPLEX, complex_type=signature[8:-1], values=values)

@@ -143,7 +143,8 @@ class ColumnSpec:
 
     def to_json(self) -> dict[str, object]:
         value: dict[str, object] = {"name": self.name, "type": self.type.value, "kind": self.kind}
-        if self.multi_value:
+        if self.is_list:
+            # Whoever does not know of empty lists reads the lists all the same.
             value["multiValue"] = True
         if self.empty_lists:
             value["emptyLists"] = True
@@ -170,7 +171,7 @@ class ColumnSpec:
         return cls(
             name=str(value.get("name", "")),
             type=ColumnType(str(value["type"])),
-            multi_value=value.get("multiValue") is True,
+            multi_value=value.get("multiValue") is True and value.get("emptyLists") is not True,
             empty_lists=value.get("emptyLists") is True,
             kind=kind,
             complex_type=str(value.get("complexType", "")),
