@@ -150,11 +150,15 @@ class MemoryTable:
             self._required[number + 1] = RequiredSequence("s", 1, number + 1, 1, {0: end}, {0: 0}, None, {})
             return segment
 
-    def drop_oldest(self) -> None:
-        """Its first segment is marked unused."""
+    def drop_oldest(self) -> int:
+        """Its first segment is marked unused; how many rows that takes away."""
         with self._lock:
+            if not self._segments:
+                return 0
             self.version += 1
-            self._removed.append((self._segments.pop(0)[0], self.version))
+            segment = self._segments.pop(0)[0]
+            self._removed.append((segment, self.version))
+            return segment.rows
 
     def _segment(self, number: int, start: int, end: int, table: pa.Table, schema: SegmentSchema) -> DataSegment:
         path = self._folder / f"{self.name}-{number}.parquet"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
+
+import pytest
 
 from query.binding import Function, Relation
 from query.mirror import MirroredChunk
@@ -165,3 +168,40 @@ def test_a_node_answers_of_all_rows_where_groups_are_too_many(start: Start, tabl
         assert [row[0] for row in ask(node, asked)] == list(range(number))
     assert node.status()["groupsBytes"] == 0
     assert ask(node, BY_PAGE) == ask(node, BY_PAGE, useCache=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_becomes_of_the_parts_groups_give_the_answer_of_all_rows(
+    start: Start, table: MemoryTable, seed: int
+) -> None:
+    random, node, task = Random(seed), start(groups_from_rows=1), table.tasks[0]
+    table.read(task, 20)
+    dropped = 0
+    for _ in range(120):
+        match random.randrange(9):
+            case 0 | 1 if task.sequences[max(task.sequences)].chunks:
+                table.seal_and_publish(task)
+            case 2 if len(task.sequences[max(task.sequences)].chunks) > 1:
+                table.join_chunks(task)
+            case 3 if random.random() < 0.5:
+                dropped += table.drop_oldest()
+            case 4 if random.random() < 0.3:
+                position = max(task.sequences.items())[1].position[0]
+                task.alive = False
+                task = table.start_task()
+                while (at := max(task.sequences.items())[1].position[0]) < position:
+                    table.read(task, random.randint(1, position - at))
+            case _:
+                table.read(task, random.randint(1, 30))
+        total = max(task.sequences.items())[1].position[0] - dropped
+        until(lambda: node.status()["tables"] == table.versions())
+        until(lambda total=total: ask(node, "SELECT COUNT(*) FROM wiki") == [(total,)])  # type: ignore[misc]  # bound now
+        for asked in (
+            BY_PAGE,
+            BY_PAGE.replace("GROUP", f"WHERE __time >= MILLIS_TO_TIMESTAMP({START_MS + 40_500}) GROUP"),
+        ):
+            assert ask(node, asked) == ask(node, asked, useCache=False)
+        assert native(node) == native(node, useCache=False)
+    used = node.status()["groupsUsed"]
+    assert isinstance(used, int) and used > 150
