@@ -113,4 +113,6 @@ def _time_parse(frame: Frame, terms: list[Term]) -> Term:
         if literal is None and token not in _PARSED:
             raise UnsupportedQuery(f"time pattern letter {token!r} is not supported in TIME_PARSE")
         spelled += literal.replace("%", "%%") if literal is not None else _PARSED[token]
+    if not spelled:
+        raise InvalidQuery("the pattern of TIME_PARSE is empty")
     return Term(cal.utc(f"epoch_ms(try_strptime({text.sql}, {t.text_sql(spelled)}))", zone), TIMESTAMP)

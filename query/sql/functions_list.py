@@ -70,7 +70,8 @@ class ListCall:
         if given.family is Family.ARRAY:
             return cast_to(given, array.type)
         if given.type.multi:
-            return cast_to(Term(f"coalesce(nullif({given.sql}, []), [NULL])", _STRINGS), array.type)
+            listed = cast_to(given, MULTI_VARCHAR).sql
+            return cast_to(Term(f"coalesce(nullif({listed}, []), [NULL])", _STRINGS), array.type)
         return cast_to(given, element_of(array.type), self.frame.zone)
 
     def member(self, array: Term, at: int) -> str:

@@ -62,6 +62,7 @@ def test_the_body_pleases_old_and_new_clients() -> None:
         "SELECT s FROM t GROUP BY COUNT(*)",
         "SELECT SUM(n, d) FROM t",
         "SELECT UPPER() FROM t",
+        "SELECT TIME_PARSE(s, '') FROM t",
         "SELECT APPROX_QUANTILE(n, 1.5) FROM t",
         "SELECT SPECTATOR_PERCENTILE(n, 101) FROM t",
         "SELECT APPROX_QUANTILE(n, d) FROM t",

@@ -129,6 +129,7 @@ def test_a_slice_far_beyond_its_end_makes_no_endless_list() -> None:
         ("FLOOR(TIME_PARSE(mv) TO YEAR) = TIME_FLOOR(TIME_PARSE(mv), 'P1Y')", True),
         ("EXTRACT(MONTH FROM TIME_PARSE(mv))", "[3]"),
         ("STRLEN(mv) = mv", False),
+        ("MV_CONTAINS(STRING_TO_MV('10,2', ','), STRLEN(mv))", True),
         ("STRLEN(mv) = STRING_TO_MV('9,10', ',')", True),
     ],
 )
