@@ -6,6 +6,7 @@ assembly of the same table is under way share the next one, so a busy dashboard 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -27,6 +28,7 @@ from query.assembly import (
 )
 from query.clock import Clock
 from query.errors import QueryUnavailable
+from query.gathering import Gathering
 from query.mirror import ChunkKey, Mirror, MirroredChunk
 from query.session import Seen, floor_of
 from query.source import LiveSource
@@ -112,38 +114,6 @@ class LiveTables:
         return any(table.forget() for table in tables)
 
 
-class Gathering:
-    """When the next assembly of a table may begin: soon for one who asks alone, and so late when many ask that each
-    one serves many of them. Every assembly interrupts its tasks, which have rows to read. Pure.
-
-    While rows come, each assembly has another answer, which all of them wait for, read and send: then it is the later
-    the more they are, so that however often they ask, questions take half a processor and not what tasks need."""
-
-    def __init__(self, gather_ms: int, pace_ms: int = 0) -> None:
-        self._gather_ms = gather_ms
-        self._pace_ms = pace_ms
-        self._begun_ms = 0
-        self._served = 0
-        self._has_news = False
-
-    def wait_ms(self, now_ms: int) -> int:
-        """How long to wait, for others to join."""
-        paced_ms = self._served * self._pace_ms if self._has_news else 0
-        return max(self._begun_ms + max(self._gather_ms, paced_ms) - now_ms, 0) if self._served > 1 else 0
-
-    def begun(self, now_ms: int) -> None:
-        """An assembly begins."""
-        self._begun_ms, self._served, self._has_news = now_ms, 0, False
-
-    def found_news(self) -> None:
-        """It has rows that the one before had not."""
-        self._has_news = True
-
-    def served(self) -> None:
-        """A query was answered by the last one."""
-        self._served += 1
-
-
 class _LiveTable:
     """One table: what is held of it, and one assembly at a time."""
 
@@ -164,7 +134,7 @@ class _LiveTable:
         self._clock = clock
         self._assembling = threading.Lock()
         self._state = threading.Lock()
-        self._gathering = Gathering(settings.gather_ms, settings.pace_ms)
+        self._gathering = Gathering(settings.gather_ms, settings.pace_ms / len(os.sched_getaffinity(0)))
         self._begun = 0
         self._finished = 0
         self._outcome: bool | ServiceError = False

@@ -29,7 +29,7 @@ class LiveSettings:
     can answer. What is held stands in for a task that is down as long as the table was answered within the
     last ``trust_ms``; a reader who comes later waits for the task. While several ask for a table at once, its
     tasks are asked every ``gather_ms`` at most, for all who came until then, and while rows arrive every ``pace_ms``
-    for each of those who were served the last time; who asks alone never waits for that.
+    of one processor (half as many of two) for each who was served the last time; who asks alone never waits for that.
     """
 
     wait_ms: int = 10_000
@@ -39,7 +39,7 @@ class LiveSettings:
     trust_ms: int = 10_000
     poll_ms: int = 25
     gather_ms: int = 10
-    pace_ms: int = 2
+    pace_ms: int = 4
     calls: int = 8
 
 

@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from query.live import Gathering
+from query.gathering import Gathering
 from query.mirror import Mirror
 from query.source import LiveAttempt, TableSnapshot
 from query.task_calls import LiveSettings, TaskCalls
