@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from query.errors import InvalidQuery, SqlParseError, UnknownName, UnsupportedQuery
+from query.errors import InvalidQuery, QueryError, SqlParseError, UnknownName, UnsupportedQuery
 from query.model import FunctionUse, SqlParameter
 from query.splits import Splitting
 from query.sql.multi_value import mapped
@@ -234,7 +234,7 @@ class Frame:
         try:
             found = rule(self, tree)
             return self._member(found) if self.whole and isinstance(tree, exp.Column) and found.type.multi else found
-        except InvalidQuery as error:
+        except QueryError as error:
             error.context = error.context or where(tree)
             raise
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-from query.errors import InvalidQuery, SqlParseError
+from query.errors import InvalidQuery, QueryError, SqlParseError
 from tests.unit.query.rows import planned
+from tests.unit.query.statements import Statements
 
 RECORDED: list[dict[str, Any]] = [
     json.loads(line)
@@ -156,3 +159,36 @@ def test_what_could_stand_there_is_told_to_clients_as_well() -> None:
         planned("SELECT n FROM t LIMIT x")
     assert found.value.context["expected"] == "a whole number, or ? for a parameter"
     assert found.value.context["token"] == "x"
+
+
+def broken(statement: str, random: Random) -> str:
+    """The statement with a word lost, doubled, turned round or cut off, or a sign too many."""
+    words = re.findall(r"\w+|\s+|[^\w\s]", statement)
+    at = random.randrange(len(words))
+    word = words[at]
+    change = random.randrange(5)
+    if change == 0:
+        del words[at]
+    elif change == 1:
+        words.insert(at, random.choice(words))
+    elif change == 2:
+        words.insert(at, random.choice("()',;\"=!<>[]`‘:#@&|*/%-.\n?{}$\\"))
+    elif change == 3:
+        words[at] = word[1:2] + word[:1] + word[2:]
+    else:
+        del words[at:]
+    return "".join(words)
+
+
+def test_whatever_is_broken_is_told_with_a_place_that_is_there() -> None:
+    random, whole = Random(20261130), Statements(7)
+    for _ in range(150):
+        statement = broken(whole.statement(), random)
+        try:
+            planned(statement)
+        except QueryError as error:
+            if "line" in error.context:
+                line, column = int(error.context["line"]), int(error.context["column"])
+                assert 1 <= column <= len([*statement.split("\n"), ""][line - 1]) + 1, statement
+            else:
+                assert not isinstance(error, SqlParseError), statement
