@@ -132,6 +132,10 @@ class Partials:
             whole = _inside(parts[0], bounds), _inside(parts[1], bounds)
             edge = _without(parts[0], whole[0]), _without(parts[1], whole[1])
             parts = whole
+        files = {file_name(segment): segment for segment in parts[0]}
+        if not (files or parts[1]) or len(files) < len(parts[0]):
+            # Nothing to keep, or two segments of one content, which a set of names would tell as one.
+            return None
         key = (split.partial_sql, use, tuple(functions))
         with self._lock:
             kept = self._kept.get(key)
@@ -145,7 +149,7 @@ class Partials:
                 return None
             shelves = dict(kept.shelves)
             self.hits += bool(shelves)
-        deltas = tuple(_deltas(shelves, *parts))
+        deltas = tuple(_deltas(shelves, files, parts[1]))
         if edge[0] or edge[1]:
             deltas += (Delta(EDGE, frozenset(), None, tuple(edge[0]), tuple(edge[1])),)
         steps = tuple(_step(split, delta, relation_of) for delta in deltas)
@@ -196,9 +200,8 @@ def _without(parts: Sequence[Part], others: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def _deltas(
-    shelves: Mapping[str, Shelf], segments: Sequence[DataSegment], chunks: Sequence[MirroredChunk]
+    shelves: Mapping[str, Shelf], files: Mapping[str, DataSegment], chunks: Sequence[MirroredChunk]
 ) -> list[Delta]:
-    files = {file_name(segment): segment for segment in segments}
     large = {chunk.name: chunk for chunk in chunks if chunk.rows >= LARGE_ROWS}
     small = {chunk.name: chunk for chunk in chunks if chunk.rows < LARGE_ROWS}
     base, unread = _missing(shelves.get("files"), files)

@@ -89,6 +89,7 @@ def test_what_lies_across_a_bound_is_read_each_time_and_a_window_that_moves_find
     assert read(within(60)) == [()]
     assert read(within(41)) == [(5,), (4,)]
     assert read(within(65)) == [(7, 8), (6,)]
+    assert within(85) is None, "there is nothing to keep"
 
 
 def test_groups_are_bounded_and_a_statement_of_too_many_reads_all() -> None:
@@ -156,6 +157,17 @@ def test_a_node_reads_what_came_since_through_publishes_joins_and_a_reset(start:
     until(lambda: ask(node, "SELECT COUNT(*) FROM wiki") == [(19,)])
     same()
     assert ask(node, BY_PAGE, populateCache=False) == ask(node, BY_PAGE, useCache=False)
+
+
+def test_two_segments_of_one_content_are_read_each_time(table: MemoryTable) -> None:
+    table.read(table.tasks[0], 10)
+    segment = table.seal_and_publish(table.tasks[0])
+    other = replace(segment, id=replace(segment.id, partition_num=9))
+    partials = Partials(1_000, 0)
+    for _ in range(3):
+        assert partials.plan(SPLIT, USE, (), ([segment, other], ()), _unread) is None
+    partials.plan(SPLIT, USE, (), ([segment], ()), _unread)
+    assert partials.plan(SPLIT, USE, (), ([segment], ()), lambda one: Relation("t1", "SELECT 1")) is not None
 
 
 def test_a_node_answers_of_all_rows_where_groups_are_too_many(start: Start, table: MemoryTable) -> None:
