@@ -198,7 +198,10 @@ def _cardinality(rows: Rows, part: Part, suffix: str) -> str:
         raise InvalidQuery(f"{part.at('fields')}: at least one is needed")
     terms = [dimension_of(rows, spec, f"{part.at('fields')}[{at}]").term for at, spec in enumerate(specs)]
     if part.flag("byRow"):
-        return f"count(DISTINCT row({', '.join(one.sql for one in terms)})){suffix}"
+        known = [f"list_count({one.sql}) > 0" if one.type.multi else f"{one.sql} IS NOT NULL" for one in terms]
+        row = f"row({', '.join(one.sql for one in terms)})"
+        # A row of nothing is none.
+        return f"count(DISTINCT CASE WHEN {' OR '.join(known)} THEN {row} END){suffix}"
     if len(terms) == 1 and not terms[0].type.multi:
         return f"count(DISTINCT {terms[0].sql}){suffix}"
     lists = [one.sql if one.type.multi else f"[CAST({one.sql} AS VARCHAR)]" for one in terms]

@@ -55,6 +55,9 @@ class Grouping:
 def group_keys(rows: Frame, group: exp.Expr, items: Items, aliases: dict[str, exp.Expr]) -> Grouping:
     """Reads a GROUP BY clause."""
     refuse_parts(group, frozenset({"expressions", *_SETS}))
+    if len(group.expressions) == 1 and not any(group.args.get(name) for name in _SETS):
+        # The planner of Druid drops constant keys, but never the last one.
+        rows.pinned = {}
     reader = _Reader(rows, items, aliases, Grouping({}, ""))
     parts = [reader.part(tree) for tree in group.expressions]
     for name in _SETS:
