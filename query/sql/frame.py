@@ -264,6 +264,10 @@ class Frame:
         # An alias that hides the column it is made of means the column inside itself.
         return None if aliased is tree or any(part is tree for part in aliased.walk()) else aliased
 
+    def forget(self) -> None:
+        """Translates anew what is asked for from now on."""
+        self._seen.clear()
+
     def column(self, tree: exp.Column) -> Term:
         """The column or alias of the select list that a name means, seen from here."""
         aliased = self._alias(tree)

@@ -138,6 +138,9 @@ def unbounded(rows: Frame, where_: exp.Expr) -> exp.Expr | None:
     splitting.is_bounded = len(parts) < len(list(conjuncts(condition)))
     if not splitting.is_bounded:
         return condition
+    # The bounds may have said what time it is; what else does so is translated from here on.
+    rows.session.told_time = False
+    rows.forget()
     # Together, since what is asked of one string at several places is one question; in the tree, which keeps it alive.
     where_.set("this", exp.and_(*parts, copy=False) if parts else None)
     return where_.this or None

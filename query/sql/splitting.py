@@ -16,7 +16,7 @@ _SETS = (exp.GroupingSets, exp.Rollup, exp.Cube, exp.Tuple)
 def split(session: Session, tree: exp.Expr, tables: tuple[TableUse, ...]) -> Split | None:
     """The statement in two, if it groups the rows of one stored table and what it tells of them can be merged; else
     None. ``session`` has planned it, and ``tables`` are what it reads."""
-    if session.told_time or len(tables) != 1 or not tables[0].is_stored or not _is_plain(tree):
+    if len(tables) != 1 or not tables[0].is_stored or not _is_plain(tree):
         return None
     if tables[0].counts_only or tables[0].within_bounds:
         # How many rows a part has is known without reading it.
@@ -34,6 +34,9 @@ def split(session: Session, tree: exp.Expr, tables: tuple[TableUse, ...]) -> Spl
     try:
         final = planner.plan(second, tree)
     except CannotSplit:
+        return None
+    if second.told_time:
+        # Its parts would be others each time.
         return None
     same_tables = tuple(table.closed() for table in second.tables) == tables
     return splitting.split(final.sql) if same_tables and second.functions == session.functions else None

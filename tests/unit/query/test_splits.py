@@ -72,7 +72,9 @@ WHOLE_ONLY = [
     "SELECT s, n FROM t",
     "SELECT SUM(n) OVER () FROM t",
     "SELECT COUNT(s) FROM t WHERE n IN (SELECT n FROM t)",
-    "SELECT COUNT(s) FROM t WHERE __time > CURRENT_TIMESTAMP",
+    "SELECT COUNT(s) FROM t WHERE __time > CURRENT_TIMESTAMP OR n = 1",
+    "SELECT COUNT(s) FROM t WHERE __time > CURRENT_TIMESTAMP AND MILLIS_TO_TIMESTAMP(n) < CURRENT_TIMESTAMP",
+    "SELECT MAX(TIMESTAMPDIFF(DAY, __time, CURRENT_TIMESTAMP)) FROM t WHERE __time > CURRENT_TIMESTAMP",
     "SELECT a.s, COUNT(*) FROM t a JOIN t b ON a.s = b.s GROUP BY 1",
     "SELECT s, COUNT(*) FROM t GROUP BY s UNION ALL SELECT S, COUNT(*) FROM t GROUP BY S",
 ]
@@ -225,6 +227,9 @@ def test_a_window_that_moves_has_the_same_parts() -> None:
         for day in (1, 2)
     )
     assert one is not None and one.is_bounded and one == two
+    last_day = "__time > CURRENT_TIMESTAMP - INTERVAL '1' DAY"
+    last = planned(f"SELECT s, SUM(n) FROM t WHERE {last_day} AND d > 1 GROUP BY 1")
+    assert last.split == one and not last.is_timeless
     other = planned("SELECT s, SUM(n) FROM t WHERE __time >= TIMESTAMP '2024-01-01' OR d > 1 GROUP BY 1").split
     assert other is not None and not other.is_bounded
 
