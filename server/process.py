@@ -39,6 +39,7 @@ S3_TASK_ENTRY = "server.peon_s3:run"
 STOP_S = 22.0
 """The bound of everything after the requests: roles, lease, connections."""
 CUT_OFF_S = 1
+THREADS_END_S = 3.0
 BACKLOG = 512
 
 
@@ -151,6 +152,9 @@ def _serve(listener: socket.socket, services: Services, health: Health) -> int:
     services.interrupt()
     starter.join()
     services.stop()
+    if not failure:
+        # A call to deep storage or to a task that is under way has nobody left to tell.
+        watch_the_stop(services, THREADS_END_S)
     for line in failure:
         sys.stderr.write(f"error: {line}\n")
     return 1 if failure else 0
