@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ingest.offsets import OffsetMap
-from tests.integration.harness import Cluster, click, eventually, spec
+from tests.integration.harness import PATIENCE_S, Cluster, click, eventually, spec
 from tests.servers.kfake import Kfake
 from tests.servers.topics import create_topic, produce
 
@@ -59,7 +59,7 @@ def test_every_record_is_published_once_through_random_kills(
     dice = random.Random(int(os.environ.get("CHAOS_SEED", seed)))
     topic = create_topic(kfake.bootstrap, PARTITIONS)
     cluster.start_process(spec(kfake.bootstrap, topic, replicas=replicas, maxRowsPerSegment=500))
-    eventually(lambda: (cluster.root / "metadata.db").exists() and cluster.attempts(), 60, cluster.logs)
+    eventually(lambda: (cluster.root / "metadata.db").exists() and cluster.attempts(), PATIENCE_S, cluster.logs)
     (cluster.root / "spec.json").unlink()
     feed = Feed(kfake.bootstrap, topic)
     end = time.monotonic() + float(os.environ.get("CHAOS_SECONDS", "45"))
@@ -77,6 +77,6 @@ def test_every_record_is_published_once_through_random_kills(
     node = cluster.start()
     eventually(lambda: cluster.positions() == produced, 120, cluster.logs)
     node.overlord.suspend("clicks")
-    eventually(lambda: cluster.rows_published() >= sum(produced.values()), 60, cluster.logs)
+    eventually(lambda: cluster.rows_published() >= sum(produced.values()), PATIENCE_S, cluster.logs)
     assert cluster.rows_published() == sum(produced.values())
     cluster.check_chain()

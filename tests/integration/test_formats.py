@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import Producer
 
 from ingest.offsets import OffsetMap
-from tests.integration.harness import NOON_MS, Cluster, eventually, spec
+from tests.integration.harness import NOON_MS, PATIENCE_S, Cluster, eventually, spec
 from tests.servers.kfake import Kfake
 from tests.servers.process import free_ports
 from tests.servers.topics import ONCE, create_topic
 from tests.unit.ingest.appenderator.binary_messages import avro, framed, record_schema
 from tests.unit.ingest.test_schema_registry import registry
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 SCHEMA = record_schema(("at", "long"), ("page", "string"), ("n", "long"))
 LATER = record_schema(("n", "long"), ("at", "long"), ("page", ["null", "string"]))
@@ -56,12 +56,12 @@ def test_avro_in_whole_records_waits_for_its_registry_and_loses_nothing(
     node = cluster.start()
     node.overlord.submit(posted)
     told = f"schema registry at http://127.0.0.1:{port}"
-    eventually(lambda: told in json.dumps(node.overlord.status("clicks")), 60, cluster.logs)
+    eventually(lambda: told in json.dumps(node.overlord.status("clicks")), PATIENCE_S, cluster.logs)
     answers = {f"/schemas/ids/{at}": (200, {"schema": json.dumps(s)}) for at, s in ((1, SCHEMA), (2, LATER))}
     with registry(answers, port):
-        eventually(lambda: cluster.positions() == OffsetMap({0: 201}), 60, cluster.logs)
+        eventually(lambda: cluster.positions() == OffsetMap({0: 201}), PATIENCE_S, cluster.logs)
     node.overlord.suspend("clicks")
-    eventually(lambda: cluster.rows_published() == 200, 60, cluster.logs)
+    eventually(lambda: cluster.rows_published() == 200, PATIENCE_S, cluster.logs)
     cluster.check_chain()
     assert sum(row.counts[0].unparseable for row in cluster.ledger()) == 1
     rows = [row for path in (tmp_path / "segments").rglob("*.parquet") for row in pq.read_table(path).to_pylist()]

@@ -14,11 +14,11 @@ from ingest.offsets import OffsetMap
 from ingest.protocol import PauseCommand, ResumeCommand
 from server.clients import HttpTaskClient
 from server.http_pool import HttpPool
-from tests.integration.harness import Cluster, click, eventually, spec
+from tests.integration.harness import PATIENCE_S, Cluster, click, eventually, spec
 from tests.servers.kfake import Kfake
 from tests.servers.topics import create_topic, produce
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def test_records_are_published_by_checkpoints_of_300_rows(cluster: Cluster, kfak
     for partition in range(3):
         produce(kfake.bootstrap, topic, clicks(1_000), partition=partition)
     node.overlord.submit(spec(kfake.bootstrap, topic, maxRowsPerSegment=300, replicas=replicas))
-    eventually(lambda: cluster.positions() == OffsetMap(dict.fromkeys(range(3), 1_000)), 60, cluster.logs)
+    eventually(lambda: cluster.positions() == OffsetMap(dict.fromkeys(range(3), 1_000)), PATIENCE_S, cluster.logs)
     node.overlord.suspend("clicks")
-    eventually(lambda: cluster.rows_published() == 3_000, 60, cluster.logs)
+    eventually(lambda: cluster.rows_published() == 3_000, PATIENCE_S, cluster.logs)
     eventually(lambda: not cluster.attempts(), 30, lambda: node.overlord.status("clicks"))
     cluster.check_chain()
     assert all(row.rows_stored <= 300 for row in cluster.ledger())
@@ -98,7 +98,7 @@ def test_a_task_killed_while_reading_is_replaced_exactly(cluster: Cluster, kfake
     eventually(lambda: len(cluster.attempts()) == replicas, 30, cluster.logs)
     eventually(lambda: cluster.positions() == OffsetMap({0: 1_500, 1: 1_500}), 30, cluster.logs)
     node.overlord.suspend("clicks")
-    eventually(lambda: cluster.rows_published() == 3_000, 60, cluster.logs)
+    eventually(lambda: cluster.rows_published() == 3_000, PATIENCE_S, cluster.logs)
     cluster.check_chain()
 
 
@@ -115,9 +115,9 @@ def test_a_task_killed_while_publishing_is_replaced_exactly(cluster: Cluster, kf
             os.kill(cluster.pid(attempt), signal.SIGKILL)
             killed += 1
     assert killed >= 2
-    eventually(lambda: cluster.positions().get(0) == 4_000, 60, cluster.logs)
+    eventually(lambda: cluster.positions().get(0) == 4_000, PATIENCE_S, cluster.logs)
     node.overlord.suspend("clicks")
-    eventually(lambda: cluster.rows_published() == 4_000, 60, cluster.logs)
+    eventually(lambda: cluster.rows_published() == 4_000, PATIENCE_S, cluster.logs)
     cluster.check_chain()
 
 
@@ -165,7 +165,7 @@ def test_a_restarted_middle_manager_adopts_tasks_that_read_on_meanwhile(cluster:
     eventually(lambda: cluster.positions().get(0) == 300, 30, cluster.logs)
     assert [a.token for a in cluster.attempts()] == [attempt.token], "adopted, not replaced"
     node.overlord.suspend("clicks")
-    eventually(lambda: cluster.rows_published() == 300, 60, cluster.logs)
+    eventually(lambda: cluster.rows_published() == 300, PATIENCE_S, cluster.logs)
     cluster.check_chain()
 
 
@@ -174,17 +174,19 @@ def test_a_killed_server_is_followed_by_one_that_adopts(cluster: Cluster, kfake:
     topic = create_topic(kfake.bootstrap, 2)
     cluster.start_process(spec(kfake.bootstrap, topic, maxRowsPerSegment=400, replicas=replicas))
     produce(kfake.bootstrap, topic, clicks(1_000))
-    eventually(lambda: (cluster.root / "metadata.db").exists() and cluster.rows_published() >= 800, 60, cluster.logs)
+    eventually(
+        lambda: (cluster.root / "metadata.db").exists() and cluster.rows_published() >= 800, PATIENCE_S, cluster.logs
+    )
     tokens = {attempt.token for attempt in cluster.attempts()}
     cluster.kill_process()
     produce(kfake.bootstrap, topic, clicks(1_000), partition=1)
     (cluster.root / "spec.json").unlink()
     cluster.start_process()
-    eventually(lambda: cluster.rows_published() >= 1_600, 60, cluster.logs)
+    eventually(lambda: cluster.rows_published() >= 1_600, PATIENCE_S, cluster.logs)
     assert {attempt.token for attempt in cluster.attempts()} == tokens, "adopted, not replaced"
     cluster.kill_process()
     node = cluster.start()
-    eventually(lambda: cluster.positions() == OffsetMap({0: 1_000, 1: 1_000}), 60, cluster.logs)
+    eventually(lambda: cluster.positions() == OffsetMap({0: 1_000, 1: 1_000}), PATIENCE_S, cluster.logs)
     node.overlord.suspend("clicks")
-    eventually(lambda: cluster.rows_published() == 2_000, 60, cluster.logs)
+    eventually(lambda: cluster.rows_published() == 2_000, PATIENCE_S, cluster.logs)
     cluster.check_chain()

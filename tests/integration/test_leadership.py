@@ -88,15 +88,15 @@ def rows(database: str, query: str) -> list[tuple[Any, ...]]:
 def test_a_leader_frozen_longer_than_its_lease_writes_nothing_when_it_goes_on(
     overlords: list[Member], database: str
 ) -> None:
-    wait_for(lambda: any(map(leads, overlords)), 60, "one leads")
+    wait_for(lambda: any(map(leads, overlords)), 120, "one leads")
     old, new = sorted(overlords, key=leads, reverse=True)
-    wait_for(lambda: post(old, "before")[0] == 200, 60, "it has begun to lead")
+    wait_for(lambda: post(old, "before")[0] == 200, 120, "it has begun to lead")
     old.freeze()
     with ThreadPoolExecutor(LATE) as pool:
         # They wait in the frozen process's socket: the first thing it does is to try and store them.
         late = [pool.submit(post, old, f"late{number}") for number in range(LATE)]
-        wait_for(lambda: leads(new), 60, "the other one takes over")
-        wait_for(lambda: post(new, "after")[0] == 200, 60, "it has begun to lead")
+        wait_for(lambda: leads(new), 120, "the other one takes over")
+        wait_for(lambda: post(new, "after")[0] == 200, 120, "it has begun to lead")
         old.thaw()
         answers = [each.result() for each in late]
     assert [status for status, _ in answers] == [503] * LATE, answers
@@ -105,4 +105,4 @@ def test_a_leader_frozen_longer_than_its_lease_writes_nothing_when_it_goes_on(
     [(generation, node)] = rows(database, "SELECT generation, node FROM leadership")
     assert generation == 2 and node == new.client.get("/status")["node"]
     new.stop()
-    wait_for(lambda: listed(old) == ["after", "before"], 60, "the old one stands by")
+    wait_for(lambda: listed(old) == ["after", "before"], 120, "the old one stands by")

@@ -52,7 +52,7 @@ def split(tmp_path: Path) -> Iterator[Split]:
             member.spawn()
         for member in found.members:
             stack.enter_context(member)
-        wait_for(found.front.client.leads, 60, "an overlord leads")
+        wait_for(found.front.client.leads, 120, "an overlord leads")
         yield found
 
 
@@ -66,7 +66,7 @@ def test_a_session_never_sees_a_count_fall_while_nodes_come_and_go(split: Split,
 
             def sees_more(what: str) -> None:
                 answers = watcher.answers
-                wait_for(lambda: watcher.answers >= answers + 5, 60, what)
+                wait_for(lambda: watcher.answers >= answers + 5, 120, what)
 
             failed = len(watcher.failures)
             one.kill()

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import Cluster, click, eventually, spec
+from tests.integration.harness import PATIENCE_S, Cluster, click, eventually, spec
 from tests.servers.kfake import Kfake
 from tests.servers.topics import create_topic, produce
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
@@ -36,9 +36,9 @@ def test_topics_that_match_are_read_by_a_task_and_new_ones_join(cluster: Cluster
         tasks = node.overlord.status("clicks")["payload"]["activeTasks"]
         return {name: offset for task in tasks for name, offset in task["currentOffsets"].items() if offset}
 
-    eventually(lambda: read() == {f"{first}:1": 100, f"{second}:1": 100}, 60, cluster.logs)
+    eventually(lambda: read() == {f"{first}:1": 100, f"{second}:1": 100}, PATIENCE_S, cluster.logs)
     create_topic(kfake.bootstrap, 1, f"{first}-later")
     produce(kfake.bootstrap, f"{first}-later", [click(n) for n in range(30)], partition=0)
-    eventually(lambda: read().get(f"{first}-later:0") == 30, 60, cluster.logs)
+    eventually(lambda: read().get(f"{first}-later:0") == 30, PATIENCE_S, cluster.logs)
     node.overlord.suspend("clicks")
-    eventually(lambda: cluster.rows_published() == 230, 60, cluster.logs)
+    eventually(lambda: cluster.rows_published() == 230, PATIENCE_S, cluster.logs)
