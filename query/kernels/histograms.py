@@ -34,7 +34,14 @@ def _with_two(tell: Callable[..., dict[str, Any]]) -> Callable[..., Any]:
 def _one(tell: Callable[..., dict[str, Any]], values: Any, given: list[Any]) -> str | None:
     numbers = np.sort(np.asarray(values.drop_null()))
     numbers = numbers[np.isfinite(numbers)]
-    return json.dumps(tell(numbers, *given)) if len(numbers) else None
+    if not len(numbers):
+        return None
+    with np.errstate(over="ignore"):
+        told = tell(numbers, *given)
+    try:
+        return json.dumps(told, allow_nan=False)
+    except ValueError as error:
+        raise ValueError("a histogram whose breaks are beyond the largest number") from error
 
 
 def _between(numbers: Any, breaks: list[float]) -> list[float]:

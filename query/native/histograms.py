@@ -6,6 +6,7 @@ their post-aggregators and queries around this one see.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -48,6 +49,8 @@ def of_breaks(rows: Rows, part: Part, suffix: str) -> tuple[str, SqlType]:
         raise InvalidQuery(f"{part.at('breaks')}: two numbers or more are needed")
     # Druid holds breaks as floats of 32 bits.
     breaks = [float(struct.unpack("f", struct.pack("f", one))[0]) for one in given]
+    if not all(map(math.isfinite, breaks)):
+        raise InvalidQuery(f"{part.at('breaks')}: a number is beyond 32 bits")
     if any(one >= other for one, other in zip(breaks, breaks[1:], strict=False)):
         raise InvalidQuery(f"{part.at('breaks')}: each must be larger than the one before it")
     number = number_of(rows, part).sql

@@ -148,11 +148,17 @@ def _numbers(part: Part, name: str) -> list[Term]:
     return [t.double(float(one)) for one in found]
 
 
+def _check_shares(part: Part, name: str, kernel: str, points: list[Term]) -> None:
+    if kernel == "sketch_quantiles" and not all(isinstance(one.value, float) and 0 <= one.value <= 1 for one in points):
+        raise InvalidQuery(f"{part.at(name)}: a fraction is a number from 0 to 1")
+
+
 def _one_point(kernel: str, name: str) -> Callable[[Session, Part, Field], Term]:
     def rule(session: Session, part: Part, field: Field) -> Term:
         if not part.has(name):
             raise InvalidQuery(f"{part.at(name)}: a number is needed")
         points = [t.double(part.number(name, 0.0))]
+        _check_shares(part, name, kernel, points)
         return Term(f"({s.numbers_at(session, kernel, _sketch(part, field, QUANTILES), points)})[1]", DOUBLE)
 
     return rule
@@ -160,8 +166,9 @@ def _one_point(kernel: str, name: str) -> Callable[[Session, Part, Field], Term]
 
 def _points(kernel: str, name: str) -> Callable[[Session, Part, Field], Term]:
     def rule(session: Session, part: Part, field: Field) -> Term:
-        sketch = _sketch(part, field, QUANTILES)
-        return Term(s.numbers_at(session, kernel, sketch, _numbers(part, name)), _DOUBLES)
+        sketch, points = _sketch(part, field, QUANTILES), _numbers(part, name)
+        _check_shares(part, name, kernel, points)
+        return Term(s.numbers_at(session, kernel, sketch, points), _DOUBLES)
 
     return rule
 

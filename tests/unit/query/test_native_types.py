@@ -94,6 +94,10 @@ def test_every_name_that_is_offered_is_a_type_and_the_nearest_is_offered(what: s
                 answered(**query(place, misspelt))
 
 
+def post(kind: str, **members: Any) -> dict[str, Any]:
+    return {"type": kind, "name": kind, "field": {"type": "fieldAccess", "fieldName": "k"}} | members
+
+
 def ask(kind: str, **members: Any) -> dict[str, Any]:
     return {"type": kind, "name": kind, "fieldName": "k"} | members
 
@@ -182,6 +186,13 @@ def test_a_fold_unites_the_histograms_of_a_query_inside() -> None:
         ({"type": "approxHistogram", "fieldName": "n"}, ask("buckets", bucketSize=0), "bucketSize"),
         ({"type": "approxHistogram", "fieldName": "n"}, ask("customBuckets", breaks=[2, 1]), "breaks"),
         ({"type": "longSum", "fieldName": "n"}, ask("quantile", probability=0.5), "needs a histogram"),
+        ({"type": "histogram", "fieldName": "n", "breaks": [0, 1e300]}, ask("min"), "beyond 32 bits"),
+        ({"type": "KllDoublesSketch", "fieldName": "n"}, post("KllDoublesSketchToQuantile", fraction=2), "fraction"),
+        (
+            {"type": "KllDoublesSketch", "fieldName": "n"},
+            post("KllDoublesSketchToQuantiles", fractions=[-1]),
+            "fraction",
+        ),
     ],
 )
 def test_a_histogram_that_cannot_be_is_refused_by_name(
@@ -189,10 +200,6 @@ def test_a_histogram_that_cannot_be_is_refused_by_name(
 ) -> None:
     with pytest.raises(InvalidQuery, match=named):
         told(aggregator, post_aggregator)
-
-
-def post(kind: str, **members: Any) -> dict[str, Any]:
-    return {"type": kind, "name": kind, "field": {"type": "fieldAccess", "fieldName": "k"}} | members
 
 
 def told(aggregator: dict[str, Any], *posts: dict[str, Any], **changes: Any) -> Any:
