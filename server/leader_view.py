@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
+import structlog
 
 from server.directory import Directory
 from server.forwarding import FORWARDED
 from server.http_pool import HttpPool, Unanswered
 
+_log = structlog.get_logger(__name__)
 READ_S = 5.0
 PATH = "/druid/indexer/v1/supervisor?state"
 
@@ -33,7 +35,8 @@ class LeaderView:
                 headers = {FORWARDED.decode(): "1"}
                 status, body = self._pool.request("GET", f"http://{address}{PATH}", headers=headers, read_s=READ_S)
                 listed = orjson.loads(body) if status == 200 else None
-            except (Unanswered, orjson.JSONDecodeError):
+            except (Unanswered, orjson.JSONDecodeError) as error:
+                _log.warning("leader_silent", address=address, error=str(error))
                 continue
             if isinstance(listed, list):
                 return {str(each["id"]): each for each in listed if isinstance(each, dict) and "id" in each}
