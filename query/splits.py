@@ -1,9 +1,10 @@
 """Splits a grouping in two: the groups of any part of a table, and from those of all parts the answer (pure text).
 
-So the groups of rows that do not change need to be made once: ``query.partials`` keeps them. Only what comes out the
-same to the last bit, whatever the parts are, is split: whole numbers that are counted and added up, least and greatest
-values, different values as a set. Sums of doubles depend on their order, estimates of sketches on how they were
-united; statements with those read all rows each time.
+So the groups of rows that do not change need to be made once: ``query.partials`` keeps them. What is split comes out
+the same to the last bit, whatever the parts are: whole numbers that are counted and added up, least and greatest
+values, different values as a set. Sums of doubles depend on the order of the addition, so with two threads each run has
+other last bits, and groups have theirs. Estimates of sketches depend on how they were united by more than that:
+statements with those read all rows each time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _KEY = "key"
 _MERGES = {
     "count": "CAST(coalesce(sum({0}), 0) AS BIGINT)",
     "sum": "sum(CAST({0} AS HUGEINT))",
+    "total": "sum({0})",
     "min": "min({0})",
     "max": "max({0})",
     "bit_and": "bit_and({0})",

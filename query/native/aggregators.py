@@ -154,7 +154,7 @@ def _sum(call: _Call) -> Aggregate:
     operand = call.operand()
     if call.type == FLOAT:
         return call.result(f"CAST(sum(CAST({operand.sql} AS DOUBLE)){call.suffix} AS FLOAT)")
-    return call.result(f"sum({operand.sql}){call.suffix}", merged="sum" if call.type == BIGINT else "")
+    return call.result(f"sum({operand.sql}){call.suffix}", merged="sum" if call.type == BIGINT else "total")
 
 
 def _extreme(call: _Call) -> Aggregate:

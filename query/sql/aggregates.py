@@ -55,14 +55,14 @@ class Aggregation:
             raise InvalidQuery(f"argument {at + 1} of {self.name} must be a whole number")
         return value
 
-    def sql(self, duckdb_name: str, *arguments: str, order: str | None = None) -> str:
-        """The call as DuckDB writes it."""
+    def sql(self, duckdb_name: str, *arguments: str, order: str | None = None, kind: str = "") -> str:
+        """The call as DuckDB writes it; ``kind`` is how ``query.splits`` merges it, if not by its name."""
         distinct = "DISTINCT " if self.distinct else ""
         ordered = self.order if order is None else order
         called = f"{duckdb_name}({distinct}{', '.join(arguments)}{ordered}){self.suffix}"
         if distinct or ordered:
             _refuse_split(self)
-        return self.parted(duckdb_name, called)
+        return self.parted(kind or duckdb_name, called)
 
     def parted(self, kind: str, called: str) -> str:
         """The call, or where the statement is split what stands for it."""
@@ -221,8 +221,7 @@ def _sum(call: Aggregation) -> Term:
     number = as_number(call.single())
     if number.family is Family.LONG:
         return Term(call.sql("sum", number.sql), BIGINT)
-    _refuse_split(call)
-    return Term(call.sql("sum", cast_to(number, DOUBLE).sql), DOUBLE)
+    return Term(call.sql("sum", cast_to(number, DOUBLE).sql, kind="total"), DOUBLE)
 
 
 @aggregate("$SUM0")
@@ -244,8 +243,10 @@ def _single_value(call: Aggregation) -> Term:
 def _avg(call: Aggregation) -> Term:
     number = as_number(call.single())
     if number.family is not Family.LONG:
-        _refuse_split(call)
-        return Term(call.sql("avg", number.sql if number.type != FLOAT else cast_to(number, DOUBLE).sql), DOUBLE)
+        value = number.sql if number.type != FLOAT else cast_to(number, DOUBLE).sql
+        if call.rows.session.splitting is None:
+            return Term(call.sql("avg", value), DOUBLE)
+        return t.expression(f"{call.sql('sum', value, kind='total')} / nullif({call.sql('count', value)}, 0)", DOUBLE)
     # As Druid divides; the engine's own average of longs has more digits on the way and rounds twice.
     return t.expression(
         f"CAST({call.sql('sum', number.sql)} AS DOUBLE) / nullif({call.sql('count', number.sql)}, 0)", DOUBLE

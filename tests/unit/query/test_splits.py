@@ -1,4 +1,7 @@
-"""An answer made of groups of parts of a table is the answer of the table, to the last bit and however it is parted."""
+"""An answer made of groups of parts of a table is the answer of the table, to the last bit and however it is parted.
+
+But for sums of doubles that no order adds up exactly, which differ in their last digits from run to run anyway.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +44,8 @@ TOLD = [
     "COUNT(mv)",
     "SUM(n)",
     "AVG(n)",
+    "SUM(d)",
+    "AVG(d)",
     "MIN(d)",
     "MAX(S)",
     "MIN(__time)",
@@ -61,8 +66,8 @@ WINDOWS = [
 ]
 FILTERS = ["s = 'a'", "n > 2", "d IS NULL", "mv = 'x'", "__time < TIMESTAMP '2024-01-01 12:00:00'"]
 WHOLE_ONLY = [
-    "SELECT SUM(d) FROM t",
-    "SELECT AVG(d) FROM t GROUP BY s",
+    "SELECT STDDEV(d) FROM t GROUP BY s",
+    "SELECT SUM(DISTINCT d) FROM t",
     "SELECT COUNT(*) FROM t GROUP BY ROLLUP(s)",
     "SELECT LATEST(n) FROM t",
     "SELECT DS_HLL(s) FROM t",
@@ -103,7 +108,7 @@ def rows(random: Random, count: int) -> pa.Table:
     return table(
         __time=[f"2024-01-01T{random.randrange(24):02}:{random.randrange(60):02}:00Z" for _ in range(count)],
         s=some(["a", "b", ""]), S=some(["a", "é", "zz"]), mv=some([["x"], ["x", "y"], [], ["x", "x"]]),
-        n=some([1, 2, 3, -7, 2**62 - 1]), d=some([0.1, 0.2, 1e300, float("nan"), float("inf")]),
+        n=some([1, 2, 3, -7, 2**62 - 1]), d=some([0.25, -3.5, 2.0**40, float("nan"), float("inf")]),
     )  # fmt: skip
 
 
@@ -136,8 +141,12 @@ def by_parts(engine: Engine, split: Split, name: str, parts: list[pa.Table], ran
     return engine.run(f"WITH {GROUPS} AS NOT MATERIALIZED ({united}) {split.final_sql}", **held)
 
 
-def sorted_rows(answer: pa.Table) -> list[str]:
-    return sorted(repr(row) for row in zip(*(column.to_pylist() for column in answer.columns), strict=True))
+def sorted_rows(answer: pa.Table, digits: int) -> list[str]:
+    def spelled(cell: object) -> object:
+        return f"{cell:.{digits}g}" if isinstance(cell, float) else cell
+
+    rows_ = zip(*(column.to_pylist() for column in answer.columns), strict=True)
+    return sorted(repr([spelled(cell) for cell in row]) for row in rows_)
 
 
 def bounded(held: pa.Table, use: TableUse) -> pa.Table:
@@ -149,8 +158,13 @@ def bounded(held: pa.Table, use: TableUse) -> pa.Table:
     return held.filter(pa.array(kept, pa.bool_()))
 
 
-def difference(engine: Engine, plan: PlannedQuery, split: Split, held: pa.Table, random: Random) -> str:
-    """What differs between the answer of all rows and that of parts of them; empty when nothing does."""
+def difference(
+    engine: Engine, plan: PlannedQuery, split: Split, held: pa.Table, random: Random, digits: int = 17
+) -> str:
+    """What differs between the answer of all rows and that of parts of them; empty when nothing does.
+
+    ``digits`` of a double count: all of them where sums of them are exact in any order.
+    """
     [use] = plan.tables
     held = held.select([column.name for column in use.columns])
     held = held.rename_columns([column.internal for column in use.columns])
@@ -161,7 +175,7 @@ def difference(engine: Engine, plan: PlannedQuery, split: Split, held: pa.Table,
     with offered(engine.connection, plan.functions, tables.catalogue().lookups.__getitem__):
         whole = engine.run(plan.duckdb_sql, **{use.relation: held})
         made = by_parts(engine, split, use.relation, parts, random)
-    is_same = sorted_rows(whole) == sorted_rows(made) and whole.schema.types == made.schema.types
+    is_same = sorted_rows(whole, digits) == sorted_rows(made, digits) and whole.schema.types == made.schema.types
     return "" if is_same else f"{plan.duckdb_sql}\n  {whole.to_pylist()}\n  {made.to_pylist()}"
 
 
@@ -190,7 +204,7 @@ def compared_cases(share: float) -> tuple[int, list[str]]:
             continue
         if plan.split is not None:
             splits += 1
-            found = difference(engine, plan, plan.split, tables.rows_of(plan.tables[0].datasource), random)
+            found = difference(engine, plan, plan.split, tables.rows_of(plan.tables[0].datasource), random, 13)
             wrong += [f"{name}: {found}"] if found else []
     return splits, wrong
 
