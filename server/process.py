@@ -164,6 +164,8 @@ def _server(front: Front, services: Services) -> uvicorn.Server:
     """The HTTP server, which ends what is under way by name before it closes its socket."""
     import uvicorn
 
+    from server.connections import BoundedProtocol, allow_open_files
+
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             stopping = front.stopping
@@ -175,6 +177,7 @@ def _server(front: Front, services: Services) -> uvicorn.Server:
     return Server(
         uvicorn.Config(
             front,
+            http=BoundedProtocol.of(allow_open_files()),
             ws="none",
             lifespan="off",
             access_log=False,

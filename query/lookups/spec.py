@@ -103,8 +103,8 @@ def parse_lookup(name: str, container: Any) -> LookupSpec:
         InvalidLookup: with every fault that was found.
     """
     reader = _Reader()
-    if not name.strip() or "/" in name or len(name) > 255:
-        reader.fault("name", name, "1 to 255 characters, none of them a slash")
+    if not name.strip() or "/" in name or len(name) > 255 or not name.isprintable():
+        reader.fault("name", name, "1 to 255 printable characters, none of them a slash")
     container = reader.object(container, "")
     factory, path = container.get("lookupExtractorFactory"), "lookupExtractorFactory"
     if factory is None and "type" in container:
