@@ -26,7 +26,7 @@ class Service(Server):
     def __init__(self, home: Path, settings: Mapping[str, Any] | None = None, **environment: str) -> None:
         super().__init__(home)
         [self.port] = free_ports(1)
-        self.client = Client(f"http://127.0.0.1:{self.port}", timeout_s=30.0)
+        self.client = Client(f"http://127.0.0.1:{self.port}", timeout_s=90.0)
         self.config = home / "siltstone.yaml"
         told = dict(settings or {})
         http = {"port": self.port, **told.pop("http", {})}
@@ -52,7 +52,7 @@ class Service(Server):
             env={**self.environment(), "SILTSTONE_URL": self.client.url},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         assert done.returncode == code, f"{words} ended with {done.returncode}: {done.stdout}{done.stderr}"

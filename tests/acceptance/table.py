@@ -41,7 +41,7 @@ class Table:
 
     def rest(self, rows: int) -> None:
         self.client.supervisor_action(self.name, "suspend")
-        wait_for(lambda: self.published() == rows, 60, f"{rows} rows are published")
+        wait_for(lambda: self.published() == rows, 120, f"{rows} rows are published")
 
     def published(self) -> int:
         return sum(int(each["num_rows"]) for each in self.client.segments(self.name))

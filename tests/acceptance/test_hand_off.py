@@ -42,7 +42,7 @@ def test_a_query_node_without_its_database_is_named_then_left_out_and_comes_back
 
         wait_for(names_it, 90, "the status names who holds the hand-off back")
         rows = sum(flow.stop())
-        wait_for(lambda: counted(whole) == rows, 60, "every row is seen")
+        wait_for(lambda: counted(whole) == rows, 120, "every row is seen")
         whole.supervisor_action("chaos", "suspend")
         wait_for(lambda: not cluster.tasks(), 90, "the tasks end without the node")
         assert counted(whole) == rows

@@ -59,7 +59,7 @@ class Hosts:
         """Everything is published once, by tasks that then end."""
         self.front.client.supervisor_action("wikipedia", "suspend")
         wait_for(lambda: self.front.published("wikipedia") == count, 120, "everything is published")
-        wait_for(lambda: not any(worker.task_processes() for worker in self.workers), 60, "no task is left")
+        wait_for(lambda: not any(worker.task_processes() for worker in self.workers), 120, "no task is left")
         self.watcher.assert_exact(facts(count))
         assert self.front.verify("wikipedia")["rows"] == count
 
@@ -102,7 +102,7 @@ def test_a_machine_that_is_not_back_is_replaced_and_what_comes_back_late_is_refu
     assert other.task_processes(), "it is read elsewhere"
     lost.thaw()
     send_signal(tasks, signal.SIGCONT)
-    wait_for(lambda: not lost.task_processes(), 60, "tasks that were given up end when they come back")
+    wait_for(lambda: not lost.task_processes(), 120, "tasks that were given up end when they come back")
     hosts.send(2_800)
     hosts.seen(2_800)
     hosts.prove(2_800)

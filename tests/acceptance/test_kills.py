@@ -19,7 +19,7 @@ from tests.acceptance.watcher import Watcher
 from tests.servers.kafka import KafkaCluster
 from tests.servers.topics import create_topic, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 COUNT = 8_000
 RATE = 800
@@ -38,8 +38,8 @@ def test_killed_tasks_lose_nothing_while_reading_and_publishing(
             killed: set[int] = set()
             for _ in range(KILLS):
                 known = watcher.last[0]
-                wait_for(partial(_has_grown, watcher, known + 300), 60, "rows arrive")
-                wait_for(lambda: len(service.task_processes()) >= replicas, 60, "tasks run")
+                wait_for(partial(_has_grown, watcher, known + 300), 120, "rows arrive")
+                wait_for(lambda: len(service.task_processes()) >= replicas, 120, "tasks run")
                 victim = service.task_processes()[0].pid
                 os.kill(victim, signal.SIGKILL)
                 killed.add(victim)
@@ -59,8 +59,8 @@ def test_tasks_read_on_without_their_server_and_the_next_one_adopts_them(kafka: 
     with Service(tmp_path) as service, Edits(kafka.bootstrap, topic, rate=RATE, count=COUNT) as edits:
         service.client.submit(spec(kafka.bootstrap, topic, replicas=2, maxRowsPerSegment=1_000))
         with Watcher(service.client, "wikipedia", lambda: edits.sent) as watcher:
-            wait_for(lambda: watcher.last[0] >= 1_000, 60, "rows arrive")
-            wait_for(lambda: len(service.task_processes()) == 2, 60, "both replicas run")
+            wait_for(lambda: watcher.last[0] >= 1_000, 120, "rows arrive")
+            wait_for(lambda: len(service.task_processes()) == 2, 120, "both replicas run")
             before = service.task_processes()
             service.kill()
             reached = _positions(before[0])

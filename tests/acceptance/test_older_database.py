@@ -54,7 +54,7 @@ def test_an_older_copy_of_the_database_is_named_and_the_runbook_reads_the_rest_a
         database.stop()
         copied(data, kept)
         database.start()
-        wait_for(service.ready, 60, "the service leads again")
+        wait_for(service.ready, 120, "the service leads again")
         table.send()
         wait_for(lambda: table.published() == 2 * COUNT, 90, "the second half is published")
         assert table.count() == 2 * COUNT
@@ -62,7 +62,7 @@ def test_an_older_copy_of_the_database_is_named_and_the_runbook_reads_the_rest_a
         database.stop()
         copied(kept, data)
         database.start()
-        wait_for(lambda: "is older than it was" in str(health(service)), 60, "health names it")
+        wait_for(lambda: "is older than it was" in str(health(service)), 120, "health names it")
         assert counted(table) in (-1, 2 * COUNT), "what was loaded is answered, or nothing, never less"
         assert files.items() <= contents(tmp_path / "data" / "segments").items(), "no file was overwritten"
         # The cure as docs/operations.md has it.

@@ -19,7 +19,7 @@ from tests.servers.fixtures import fresh_name
 from tests.servers.kafka import KafkaCluster
 from tests.servers.topics import create_topic, produce, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_records_that_cannot_be_read_are_counted_sampled_and_kept(service: Servi
     table.send()
     produce(kafka.bootstrap, table.topic, [b"{broken", b"", None, b'{"no":"time"}', b'{"time":"not a time"}'])
     table.client.submit(table.spec())
-    wait_for(lambda: table.count() == COUNT, 60, "good rows are visible")
+    wait_for(lambda: table.count() == COUNT, 120, "good rows are visible")
     supervisor = f"/druid/indexer/v1/supervisor/{table.name}"
     wait_for(lambda: len(table.client.get(f"{supervisor}/parseErrors")) >= 3, 90, "samples are told")
     samples = str(table.client.get(f"{supervisor}/parseErrors"))
@@ -63,12 +63,12 @@ def test_records_that_cannot_be_read_are_counted_sampled_and_kept(service: Servi
 def test_a_missing_topic_is_named_and_waited_for(service: Service, kafka: KafkaCluster) -> None:
     table = Table(service, kafka.bootstrap, topic=fresh_name("absent"))
     table.client.submit(table.spec())
-    wait_for(lambda: not table.status()["healthy"], 60, "the supervisor is unhealthy")
+    wait_for(lambda: not table.status()["healthy"], 120, "the supervisor is unhealthy")
     assert table.topic in str(table.status()["recentErrors"])
     create_topic(kafka.bootstrap, PARTITIONS, table.topic)
     table.send()
-    wait_for(lambda: table.count() == COUNT, 60, "rows arrive")
-    wait_for(lambda: table.status()["healthy"], 60, "the supervisor is healthy again")
+    wait_for(lambda: table.count() == COUNT, 120, "rows arrive")
+    wait_for(lambda: table.status()["healthy"], 120, "the supervisor is healthy again")
     table.rest(COUNT)
 
 
@@ -76,14 +76,14 @@ def test_a_changed_spec_cuts_over_without_loss(service: Service, kafka: KafkaClu
     table = Table(service, kafka.bootstrap)
     table.send()
     table.client.submit(table.spec())
-    wait_for(lambda: table.count() == COUNT, 60, "the old spec's rows")
+    wait_for(lambda: table.count() == COUNT, 120, "the old spec's rows")
     changed = table.spec()
     changed["spec"]["dataSchema"]["dimensionsSpec"]["dimensions"].remove("page")
     table.client.submit(changed)
     # Rows sent before the cut follow the old spec, so wait until the new one reads.
-    wait_for(lambda: table.published() == COUNT, 60, "the old spec's rows are published")
+    wait_for(lambda: table.published() == COUNT, 120, "the old spec's rows are published")
     table.send()
-    wait_for(lambda: table.count() == 2 * COUNT, 60, "the new spec's rows")
+    wait_for(lambda: table.count() == 2 * COUNT, 120, "the new spec's rows")
     [row] = table.client.sql(f'SELECT COUNT(page) AS pages, SUM(added) AS added FROM "{table.name}"')
     assert row == {"pages": COUNT, "added": 2 * facts(COUNT).added}
     table.rest(2 * COUNT)
@@ -94,9 +94,9 @@ def test_a_reset_reads_again_and_says_so_in_the_audit(service: Service, kafka: K
     table = Table(service, kafka.bootstrap)
     table.send()
     table.client.submit(table.spec())
-    wait_for(lambda: table.count() == COUNT, 60, "every row is live")
+    wait_for(lambda: table.count() == COUNT, 120, "every row is live")
     service.cli("supervisor", "reset", table.name, "--yes")
-    wait_for(lambda: table.count() == 2 * COUNT, 60, "everything was read twice")
+    wait_for(lambda: table.count() == 2 * COUNT, 120, "everything was read twice")
     table.rest(2 * COUNT)
     service.verify(table.name)
 
@@ -105,8 +105,8 @@ def test_a_restarted_service_goes_on_where_it_was(service: Service, kafka: Kafka
     table = Table(service, kafka.bootstrap)
     table.send()
     table.client.submit(table.spec())
-    wait_for(lambda: table.count() == COUNT, 60, "every row is live")
-    wait_for(lambda: len(service.task_processes()) == 1, 60, "tasks of other tables are gone")
+    wait_for(lambda: table.count() == COUNT, 120, "every row is live")
+    wait_for(lambda: len(service.task_processes()) == 1, 120, "tasks of other tables are gone")
     before = {task.pid for task in service.task_processes()}
     told: list[ApiError] = []
     assert service.proc is not None
@@ -144,12 +144,12 @@ def test_a_drained_worker_publishes_early_and_reads_on_when_enabled(service: Ser
     table = Table(service, kafka.bootstrap)
     table.send()
     table.client.submit(table.spec())
-    wait_for(lambda: table.count() == COUNT, 60, "every row is live")
+    wait_for(lambda: table.count() == COUNT, 120, "every row is live")
     service.cli("worker", "drain", "--wait", "60")
     assert not service.task_processes() and table.published() == COUNT
     table.send()
     service.cli("worker", "enable")
-    wait_for(lambda: table.count() == 2 * COUNT, 60, "it reads on")
+    wait_for(lambda: table.count() == 2 * COUNT, 120, "it reads on")
     table.rest(2 * COUNT)
     service.verify(table.name)
 
@@ -175,7 +175,7 @@ def test_tasks_are_added_and_taken_away_while_rows_arrive_and_everything_is_kill
             seen = count
             assert time.monotonic() - begun < 90, f"{seen} of {expected} rows with {task_count} tasks"
         print(f"{task_count} tasks: all rows after {time.monotonic() - begun:.1f} s")
-        wait_for(lambda n=task_count: len(table.status()["activeTasks"]) == n, 60, f"{task_count} tasks")  # type: ignore[misc]
+        wait_for(lambda n=task_count: len(table.status()["activeTasks"]) == n, 120, f"{task_count} tasks")  # type: ignore[misc]
     table.rest(expected)
     service.verify(table.name)
 
@@ -185,15 +185,15 @@ def test_too_many_bad_records_stop_a_supervisor_until_it_is_resumed(service: Ser
     table.client.submit(table.spec(maxParseExceptions=2))
     table.send()
     produce(kafka.bootstrap, table.topic, [b"{broken"] * 3)
-    wait_for(lambda: not table.status()["healthy"], 60, "three of two")
-    wait_for(lambda: not table.status()["activeTasks"] and not table.status()["publishingTasks"], 60, "its tasks end")
+    wait_for(lambda: not table.status()["healthy"], 120, "three of two")
+    wait_for(lambda: not table.status()["activeTasks"] and not table.status()["publishingTasks"], 120, "its tasks end")
     status = table.status()
     assert status["state"] == "UNHEALTHY_TASKS" and "maxParseExceptions allows 2" in status["stateReason"]
     before = table.published()
     table.send()
     assert table.count() == before, "nothing is read"
     service.cli("supervisor", "resume", table.name)
-    wait_for(lambda: table.count() == 2 * COUNT, 60, "it reads on after the bad ones")
+    wait_for(lambda: table.count() == 2 * COUNT, 120, "it reads on after the bad ones")
     wait_for(lambda: table.status()["healthy"], 90, "and is healthy")
     table.rest(2 * COUNT)
     service.verify(table.name)
@@ -226,7 +226,7 @@ def test_a_range_is_planned_read_completed_and_reads_nothing_else(service: Servi
     assert (plan["action"], plan["problems"], plan["from"]) == ("create", [], dict.fromkeys(ends, 100))
     assert plan["sample"]["planned"] == {"rows": 40, "good": 40}
     table.client.submit(posted)
-    wait_for(lambda: table.status()["state"] == "COMPLETED", 60, "it is completed")
+    wait_for(lambda: table.status()["state"] == "COMPLETED", 120, "it is completed")
     table.send(400)
     rows = sum(ends.values()) - 100 * PARTITIONS
     wait_for(lambda: table.published() == rows, 90, "its rows are published")
@@ -242,11 +242,11 @@ def test_a_quiet_supervisor_goes_idle_and_wakes_with_exact_rows(service: Service
     posted = table.spec()
     posted["spec"]["ioConfig"]["idleConfig"] = {"enabled": True, "inactiveAfterMillis": 500}
     table.client.submit(posted)
-    wait_for(lambda: table.status()["state"] == "IDLE", 60, "it is idle")
+    wait_for(lambda: table.status()["state"] == "IDLE", 120, "it is idle")
     wait_for(lambda: not table.status()["activeTasks"] and table.published() == COUNT, 90, "its tasks have ended")
     table.send()
-    wait_for(lambda: table.count() == 2 * COUNT, 60, "it wakes")
-    wait_for(lambda: table.published() == 2 * COUNT, 60, "and publishes")
+    wait_for(lambda: table.count() == 2 * COUNT, 120, "it wakes")
+    wait_for(lambda: table.published() == 2 * COUNT, 120, "and publishes")
     service.verify(table.name)
 
 
@@ -255,7 +255,7 @@ def test_a_jump_to_the_latest_offsets_loses_and_doubles_nothing(service: Service
     posted = table.spec()
     posted["spec"]["ioConfig"]["useEarliestOffset"] = False
     table.client.submit(posted)
-    wait_for(lambda: table.status()["state"] == "RUNNING" and table.status()["latestOffsets"], 60, "it reads")
+    wait_for(lambda: table.status()["state"] == "RUNNING" and table.status()["latestOffsets"], 120, "it reads")
     table.send()
     jump = ("supervisor", "reset-to-latest-and-backfill", table.name)
     later = json.loads(service.cli(*jump, "--yes", "--json"))["backfillSupervisorId"]
@@ -266,7 +266,7 @@ def test_a_jump_to_the_latest_offsets_loses_and_doubles_nothing(service: Service
         known = later in table.client.get("/druid/indexer/v1/supervisor")
         return known and table.client.get(f"{supervisor}/status")["payload"]["state"] == "COMPLETED"
 
-    wait_for(completed, 60, "what was skipped is read")
-    wait_for(lambda: table.count() == 2 * COUNT, 60, "every row once")
+    wait_for(completed, 120, "what was skipped is read")
+    wait_for(lambda: table.count() == 2 * COUNT, 120, "every row once")
     table.rest(2 * COUNT)
     service.verify(table.name)

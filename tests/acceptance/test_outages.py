@@ -17,7 +17,7 @@ from tests.servers.kafka import KafkaCluster
 from tests.servers.postgres import Postgres, postgres_binaries
 from tests.servers.topics import create_topic, produce, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 COUNT = 6_000
 FIGURES = "SELECT COUNT(*) AS n, SUM(added) AS added FROM wikipedia"
@@ -41,12 +41,12 @@ def test_a_database_that_stops_and_starts_costs_nothing(
     with service, Edits(kafka.bootstrap, topic, rate=600, count=COUNT) as edits:
         service.client.submit(spec(kafka.bootstrap, topic, maxRowsPerSegment=400))
         with Watcher(service.client, "wikipedia", lambda: edits.sent) as watcher:
-            wait_for(lambda: watcher.last[0] >= 1_000, 60, "rows arrive")
+            wait_for(lambda: watcher.last[0] >= 1_000, 120, "rows arrive")
             own_postgres.stop()
             wait_for(lambda: "metadata" in faults_of(service), 90, "health names the database")
             seen = watcher.last[0]
             own_postgres.start()
-            wait_for(lambda: watcher.last[0] > seen, 60, "rows arrive again")
+            wait_for(lambda: watcher.last[0] > seen, 120, "rows arrive again")
             wait_for(lambda: watcher.last[0] == edits.all_sent(), 90, "every row is seen")
             service.client.supervisor_action("wikipedia", "suspend")
             wait_for(lambda: service.published("wikipedia") == COUNT, 90, "everything is published")
@@ -71,9 +71,9 @@ def test_segments_in_s3_survive_the_loss_of_the_local_copies(
     expected = {"n": COUNT, "added": facts(COUNT).added}
     with Service(tmp_path, {"deep_storage": place}, **keys) as service:
         service.client.submit(spec(kafka.bootstrap, topic))
-        wait_for(lambda: service.client.sql(FIGURES)[0] == expected, 60, "every row is live")
+        wait_for(lambda: service.client.sql(FIGURES)[0] == expected, 120, "every row is live")
         service.client.supervisor_action("wikipedia", "suspend")
-        wait_for(lambda: service.published("wikipedia") == COUNT, 60, "everything is published")
+        wait_for(lambda: service.published("wikipedia") == COUNT, 120, "everything is published")
         service.stop(patience_s=30)
         for copy in (tmp_path / "data" / "cache").rglob("*.parquet"):
             copy.unlink()
@@ -98,13 +98,13 @@ def test_roles_in_processes_of_their_own_find_each_other(
     with overlord, worker, front:
         front.client.submit(spec(kafka.bootstrap, topic))
         expected = {"n": COUNT, "added": facts(COUNT).added}
-        wait_for(lambda: front.client.sql(FIGURES)[0] == expected, 60, "every row is live")
+        wait_for(lambda: front.client.sql(FIGURES)[0] == expected, 120, "every row is live")
         servers = front.client.sql("SELECT server_type, server FROM sys.servers")
         assert {"overlord", "broker", "router", "middle_manager"} == {row["server_type"] for row in servers}
         [task] = front.client.tasks()
         assert "leader" not in front.client.task_log(task["id"])
         front.client.supervisor_action("wikipedia", "suspend")
-        wait_for(lambda: not worker.task_processes() and front.client.segments("wikipedia"), 60, "published")
+        wait_for(lambda: not worker.task_processes() and front.client.segments("wikipedia"), 120, "published")
         assert front.client.sql(FIGURES)[0] == expected
         assert front.verify("wikipedia")["rows"] == COUNT
 

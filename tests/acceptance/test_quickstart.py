@@ -15,7 +15,7 @@ import pytest
 from tests.acceptance.service import ROOT
 from tests.servers.process import free_ports
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 def start(data_dir: Path, *words: str) -> subprocess.Popen[str]:
@@ -61,7 +61,7 @@ def test_answers_come_by_themselves_and_a_second_start_goes_on(tmp_path: Path) -
     with start(data_dir, "--once") as first:
         rows_shown(first)
         print(f"first rows shown after {time.monotonic() - begun:.1f} s")
-        rest, _ = first.communicate(timeout=100)
+        rest, _ = first.communicate(timeout=200)
     assert first.returncode == 0, rest
     assert "SELECT channel" in rest and "#en.wikipedia" in rest
     produced = json.loads((data_dir / "producer.json").read_text())["messages"]
@@ -71,7 +71,7 @@ def test_answers_come_by_themselves_and_a_second_start_goes_on(tmp_path: Path) -
         # What was read before the first end is there at once.
         assert rows_shown(second) >= produced * 0.9
         second.send_signal(signal.SIGINT)
-        second.communicate(timeout=100)
+        second.communicate(timeout=200)
     assert second.returncode == 0
     assert json.loads((data_dir / "producer.json").read_text())["messages"] > produced
     audited(tmp_path, data_dir)
@@ -80,6 +80,6 @@ def test_answers_come_by_themselves_and_a_second_start_goes_on(tmp_path: Path) -
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     with start(tmp_path, "--fresh", "--once") as refused:
-        output, _ = refused.communicate(timeout=60)
+        output, _ = refused.communicate(timeout=120)
     assert refused.returncode == 1 and "not a directory of the quickstart" in output
     assert (tmp_path / "precious").read_text() == "mine"

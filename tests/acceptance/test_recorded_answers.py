@@ -19,7 +19,7 @@ from tests.conformance.tables import HERE, LOOKUPS, TABLES
 from tests.servers.kfake import Kfake
 from tests.servers.topics import create_topic, produce, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 ROWS = {"events": 200, "hourly": 200, "products": 10, "readings": 15}
 Case = dict[str, Any]
 DIFFERENCES = HERE.parents[1] / "docs" / "reference" / "differences.md"
@@ -131,14 +131,14 @@ def test_recorded_statements_are_answered_alike_over_live_and_published_rows(kfa
             return int(service.client.sql(f"SELECT {what} AS n FROM {name}")[0]["n"] or 0)
 
         known = "SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_SCHEMA = 'druid'"
-        wait_for(lambda: len(service.client.sql(known)) == len(ROWS), 60, what="all tables")
-        wait_for(lambda: all(counted(name) == count for name, count in ROWS.items()), 60, what="all rows live")
+        wait_for(lambda: len(service.client.sql(known)) == len(ROWS), 120, what="all tables")
+        wait_for(lambda: all(counted(name) == count for name, count in ROWS.items()), 120, what="all rows live")
         live, right = wrong_answers(service, published=False)
         assert live == {}
         assert not service.client.segments("events"), "the rows were meant to be live"
         for name in TABLES:
             service.client.supervisor_action(name, "terminate")
-        wait_for(lambda: not service.task_processes(), 60, what="tasks ended")
+        wait_for(lambda: not service.task_processes(), 120, what="tasks ended")
         published, right_again = wrong_answers(service, published=True)
         assert published == {}
         assert right_again >= right > 700

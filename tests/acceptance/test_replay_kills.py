@@ -32,7 +32,7 @@ def test_a_leader_killed_in_the_midst_of_a_replay_makes_each_record_a_row_once(
         bad = [json.dumps({"page": f"p{n}", "added": 1, "user": str(n)}).encode() for n in range(BAD)]
         produce(kafka.bootstrap, table.topic, bad)
         table.client.submit(table.spec())
-        wait_for(lambda: table.count() == COUNT and table.status()["aggregateLag"] == 0, 60, "all is read")
+        wait_for(lambda: table.count() == COUNT and table.status()["aggregateLag"] == 0, 120, "all is read")
         table.rest(COUNT)
         mended = table.spec()
         mended["spec"]["dataSchema"]["timestampSpec"]["missingValue"] = "2016-06-27T00:00:00Z"
@@ -48,7 +48,7 @@ def test_a_leader_killed_in_the_midst_of_a_replay_makes_each_record_a_row_once(
             service.start()
             assert table.count() in (COUNT, COUNT + BAD), "all of a file's rows or none"
         for path in waiting:
-            wait_for(lambda path=path: replay(table, path), 60, "the replay is done")  # type: ignore[misc]  # bound now
+            wait_for(lambda path=path: replay(table, path), 120, "the replay is done")  # type: ignore[misc]  # bound now
         wait_for(lambda: table.count() == COUNT + BAD, 90, "every record once")
         users = f'SELECT COUNT(DISTINCT "user") AS n FROM "{table.name}" WHERE page LIKE \'p%\' AND added = 1'
         assert table.client.sql(users)[0]["n"] >= BAD

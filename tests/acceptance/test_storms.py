@@ -23,7 +23,7 @@ from tests.servers.proxy import Proxy
 from tests.servers.seaweed import Seaweed
 from tests.servers.topics import admin, create_topic, delete_topic, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 DISK_BYTES = 400 << 20
 
@@ -75,7 +75,7 @@ def test_a_topic_made_again_is_named_and_read_from_its_start_after_a_reset(storm
     table = Table(storm.service, kafka.bootstrap)
     table.send()
     table.client.submit(table.spec(maxTotalRows=COUNT // PARTITIONS))
-    wait_for(lambda: table.published() == COUNT, 60, "everything is published")
+    wait_for(lambda: table.published() == COUNT, 120, "everything is published")
     delete_topic(kafka.bootstrap, table.topic)
     create_topic(kafka.bootstrap, PARTITIONS, table.topic)
     wait_for(lambda: "created again" in table.status().get("stateReason", ""), 90, "it is named")
@@ -94,9 +94,9 @@ def test_what_expired_unread_is_passed_over_when_the_spec_says_so(storm: Storm, 
     table = Table(storm.service, kafka.bootstrap)
     table.send()
     table.client.submit(table.spec(resetOffsetAutomatically=True))
-    wait_for(lambda: table.count() == COUNT, 60, "every row is live")
+    wait_for(lambda: table.count() == COUNT, 120, "every row is live")
     table.client.supervisor_action(table.name, "suspend")
-    wait_for(lambda: table.published() == COUNT, 60, "everything is published")
+    wait_for(lambda: table.published() == COUNT, 120, "everything is published")
     table.send()
     client = admin(kafka.bootstrap)
     end = 2 * COUNT // PARTITIONS
@@ -114,8 +114,8 @@ def test_deep_storage_that_is_busy_or_ends_in_the_middle_costs_nothing(storm: St
     storm.proxy.answer = BUSY
     table.send()
     table.client.submit(table.spec(maxTotalRows=COUNT // 4))
-    wait_for(lambda: table.count() == COUNT, 60, "rows are live although none can be pushed")
-    wait_for(lambda: storm.proxy.answered > 3, 60, "it was tried")
+    wait_for(lambda: table.count() == COUNT, 120, "rows are live although none can be pushed")
+    wait_for(lambda: storm.proxy.answered > 3, 120, "it was tried")
     assert table.published() == 0
     storm.proxy.heal()
     storm.proxy.end_after = 3_000
@@ -123,7 +123,7 @@ def test_deep_storage_that_is_busy_or_ends_in_the_middle_costs_nothing(storm: St
     storm.proxy.heal()
     table.rest(COUNT)
     assert table.service.verify(table.name)["rows"] == COUNT
-    wait_for(lambda: not storm.faults(), 60, "health is as before")
+    wait_for(lambda: not storm.faults(), 120, "health is as before")
 
 
 @pytest.mark.slow
@@ -133,10 +133,10 @@ def test_a_data_directory_without_a_byte_left_stops_nothing_for_good(storm: Stor
     table = Table(storm.service, kafka.bootstrap)
     table.send(COUNT // 2)
     table.client.submit(table.spec(maxRowsInMemory=100, maxTotalRows=COUNT // 4))
-    wait_for(lambda: table.count() == COUNT // 2, 60, "rows are live")
+    wait_for(lambda: table.count() == COUNT // 2, 120, "rows are live")
     storm.disk.fill()
     table.send(COUNT // 2)
-    wait_for(lambda: "disk" in storm.faults(), 60, "health names it")
+    wait_for(lambda: "disk" in storm.faults(), 120, "health names it")
     assert shutil.disk_usage(storm.disk.path).free < 65_536
     for victim in storm.service.task_processes()[-1:]:
         os.kill(victim.pid, signal.SIGKILL)  # who comes next finds the disk full
@@ -144,4 +144,4 @@ def test_a_data_directory_without_a_byte_left_stops_nothing_for_good(storm: Stor
     wait_for(lambda: table.count() == 2 * (COUNT // 2), 90, "it reads on by itself")
     table.rest(2 * (COUNT // 2))
     table.service.verify(table.name)
-    wait_for(lambda: "disk" not in storm.faults(), 60, "health is as before")
+    wait_for(lambda: "disk" not in storm.faults(), 120, "health is as before")

@@ -64,8 +64,8 @@ def test_tasks_of_an_older_version_are_adopted_and_replaced_where_their_sequence
     with service, Watcher(service.client, "wikipedia", lambda: sent) as watcher:
         service.client.submit(spec(kafka.bootstrap, topic, replicas=replicas, maxTotalRows=LIMIT))
         send(1_000)
-        wait_for(lambda: watcher.last[0] == 1_000, 60, "rows are seen")
-        wait_for(lambda: len(service.task_processes()) == replicas, 60, "every replica runs")
+        wait_for(lambda: watcher.last[0] == 1_000, 120, "rows are seen")
+        wait_for(lambda: len(service.task_processes()) == replicas, 120, "every replica runs")
         older = service.task_processes()
         assert {task.protocol for task in older} == {PROTOCOL_VERSION - 1}
 
@@ -74,14 +74,14 @@ def test_tasks_of_an_older_version_are_adopted_and_replaced_where_their_sequence
         send(1_500)
         service.start()
         send(2_000)
-        wait_for(lambda: watcher.last[0] == 2_000, 60, "they are adopted, read on and answer")
+        wait_for(lambda: watcher.last[0] == 2_000, 120, "they are adopted, read on and answer")
         assert pids(service.task_processes()) == pids(older)
         assert all(read_so_far(task) == 2_000 for task in older), "by no other"
 
         send(6_000)  # past the end of their sequence
         wait_for(lambda: not pids(service.task_processes()) & pids(older), 90, "the older ones have ended")
         send(8_000)
-        wait_for(lambda: watcher.last[0] == 8_000, 60, "their successors read on")
+        wait_for(lambda: watcher.last[0] == 8_000, 120, "their successors read on")
         assert {task.protocol for task in service.task_processes()} == {PROTOCOL_VERSION}
         assert {entry["statusCode"] for entry in ended(service, older)} == {"SUCCESS"}, "nobody was killed for it"
         service.client.supervisor_action("wikipedia", "suspend")

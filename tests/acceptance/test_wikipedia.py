@@ -13,7 +13,7 @@ from tests.acceptance.watcher import Watcher
 from tests.servers.kafka import KafkaCluster
 from tests.servers.topics import create_topic, produce, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 FIGURES = 'SELECT COUNT(*) AS n, SUM(added) AS added, COUNT(DISTINCT "user") AS users FROM wikipedia'
 HOURS = "SELECT TIME_FLOOR(__time, 'PT1H') AS t, COUNT(*) AS n FROM wikipedia GROUP BY 1"
@@ -34,13 +34,13 @@ def test_the_whole_file_is_answered_alike_while_live_and_published(kafka: KafkaC
             assert service.query(FIGURES) == {"n": expected.rows, "added": expected.added, "users": expected.users}
             assert {row["t"]: row["n"] for row in service.client.sql(HOURS)} == expected.by_hour
 
-        wait_for(lambda: service.client.sql(FIGURES)[0]["n"] == expected.rows, 60, "every row is live")
+        wait_for(lambda: service.client.sql(FIGURES)[0]["n"] == expected.rows, 120, "every row is live")
         compare()
         assert service.client.segments("wikipedia") == []
         service.cli("supervisor", "suspend", "wikipedia")
-        wait_for(lambda: len(service.client.segments("wikipedia")) == 24, 60, "a segment per hour")
+        wait_for(lambda: len(service.client.segments("wikipedia")) == 24, 120, "a segment per hour")
         compare()
-        wait_for(lambda: not service.task_processes(), 60, "tasks end")
+        wait_for(lambda: not service.task_processes(), 120, "tasks end")
         compare()
         assert service.verify("wikipedia")["rows"] == expected.rows
         offline = json.loads(service.cli("verify", "wikipedia", "--config", str(service.config), "--json"))

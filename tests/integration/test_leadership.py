@@ -21,7 +21,7 @@ from tests.servers.fixtures import fresh_name
 from tests.servers.postgres import Postgres
 from tests.servers.topics import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 LEASE_MS = 5_000
 LATE = 6

@@ -13,7 +13,7 @@ from siltstone import ApiError, Client, ClientError
 from tests.acceptance.service import Service
 from tests.servers.topics import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 def faults(client: Client) -> dict[str, Any]:
