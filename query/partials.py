@@ -27,6 +27,8 @@ SHARE = 4
 LARGE_ROWS = 100_000
 """Live chunks with as many rows have their own shelf: smaller ones are put together again and again."""
 _PLANS = 1_000
+_WINDOWS = 4
+"""Sets of files of one kind that are kept for one statement: it may be asked of an hour and of a day in turn."""
 
 Key = tuple[str, TableUse, tuple[Function, ...]]
 Part = TypeVar("Part", DataSegment, MirroredChunk)
@@ -46,13 +48,20 @@ class Shelf:
 class _Kept:
     """What is kept of one statement. ``asked``: how often its answer had to be made; ``is_large``: its groups are."""
 
-    shelves: dict[str, Shelf] = field(default_factory=dict)
+    shelves: dict[str, tuple[Shelf, ...]] = field(default_factory=dict)
     asked: int = 0
     is_large: bool = False
 
     @property
     def size_bytes(self) -> int:
-        return sum(len(shelf.groups) for shelf in self.shelves.values())
+        return sum(len(shelf.groups) for shelves in self.shelves.values() for shelf in shelves)
+
+    def put(self, delta: Delta, groups: bytes) -> None:
+        """Takes in what a delta made, in the place of what it was made from."""
+        others = [
+            one for one in self.shelves.get(delta.shelf, ()) if one is not delta.base and one.names != delta.names
+        ]
+        self.shelves[delta.shelf] = (Shelf(delta.names, groups), *others[: _WINDOWS - 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +176,14 @@ class Partials:
     def keep(self, plan: Plan, groups: Mapping[str, bytes]) -> None:
         """Keeps what the steps of a plan made, by their names."""
         steps = zip(plan.deltas, plan.steps, strict=True)
-        made = {one.shelf: Shelf(one.names, groups[step.name]) for one, step in steps if step.name in groups}
+        made = [(one, groups[step.name]) for one, step in steps if step.name in groups]
         with self._lock:
             kept = self._kept.get(plan.key)
             if kept is None or kept.is_large:
                 return
             before = kept.size_bytes
-            kept.shelves |= made
+            for delta, found in made:
+                kept.put(delta, found)
             self.used_bytes += kept.size_bytes - before
             while self.used_bytes > self._max_bytes:
                 self._drop_oldest()
@@ -200,24 +210,26 @@ def _without(parts: Sequence[Part], others: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def _deltas(
-    shelves: Mapping[str, Shelf], files: Mapping[str, DataSegment], chunks: Sequence[MirroredChunk]
+    shelves: Mapping[str, Sequence[Shelf]], files: Mapping[str, DataSegment], chunks: Sequence[MirroredChunk]
 ) -> list[Delta]:
     large = {chunk.name: chunk for chunk in chunks if chunk.rows >= LARGE_ROWS}
     small = {chunk.name: chunk for chunk in chunks if chunk.rows < LARGE_ROWS}
-    base, unread = _missing(shelves.get("files"), files)
+    base, unread = _missing(shelves.get("files", ()), files)
     found = [Delta("files", frozenset(files), base, segments=unread)]
     for name, live in (("large", large), ("small", small)):
-        base, new = _missing(shelves.get(name), live)
+        base, new = _missing(shelves.get(name, ()), live)
         found.append(Delta(name, frozenset(live), base, chunks=new))
     return [delta for delta in found if delta.names]
 
 
-def _missing(shelf: Shelf | None, parts: Mapping[str, Part]) -> tuple[Shelf | None, tuple[Part, ...]]:
-    """The groups that serve, and the parts that are not in them."""
-    if shelf is None or not shelf.names <= parts.keys():
-        # Groups of a part that is no longer there cannot be taken out of the others.
+def _missing(shelves: Sequence[Shelf], parts: Mapping[str, Part]) -> tuple[Shelf | None, tuple[Part, ...]]:
+    """The groups that serve, of as many parts as there are, and the parts that are not in them."""
+    # Groups of a part that is no longer there cannot be taken out of the others.
+    fitting = [shelf for shelf in shelves if shelf.names <= parts.keys()]
+    if not fitting:
         return None, tuple(parts.values())
-    return shelf, tuple(part for name, part in parts.items() if name not in shelf.names)
+    best = max(fitting, key=lambda shelf: len(shelf.names))
+    return best, tuple(part for name, part in parts.items() if name not in best.names)
 
 
 def _step(split: Split, delta: Delta, relation_of: Callable[[Delta], Relation]) -> Step:

@@ -90,6 +90,11 @@ def test_what_lies_across_a_bound_is_read_each_time_and_a_window_that_moves_find
     assert read(within(41)) == [(5,), (4,)]
     assert read(within(65)) == [(7, 8), (6,)]
     assert within(85) is None, "there is nothing to keep"
+    for start_ms in (10, 60, 10, 60):
+        plan = within(start_ms)
+        assert plan is not None
+        partials.keep(plan, {step.name: b"groups" for step in plan.steps if step.sql})
+    assert read(within(10)) == read(within(60)) == [()], "two windows in turn"
 
 
 def test_groups_are_bounded_and_a_statement_of_too_many_reads_all() -> None:
