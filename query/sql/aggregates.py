@@ -43,7 +43,8 @@ class Aggregation:
         """
         found = self.term(at)
         if found.type.multi:
-            raise UnsupportedQuery(f"{self.name} of a multi-value string is not supported")
+            cure = "use UNNEST(MV_TO_ARRAY(...)), or MV_TO_STRING for one text"
+            raise UnsupportedQuery(f"{self.name} of a multi-value string is not supported; {cure}")
         return found
 
     def constant(self, at: int, default: int) -> int:

@@ -83,6 +83,10 @@ def _compare_members(frame: Frame, symbol: str, left: Term, right: Term) -> Term
         return t.expression(f"list_has_any({', '.join(_alike_members(frame, left, right))})", BOOLEAN)
     if symbol == "=" and left.family is right.family is Family.STRING and not left.lists:
         return Term(f"(CASE WHEN len({left.sql}) > 0 THEN list_contains({left.sql}, {right.sql}) END)", BOOLEAN)
+    if symbol == "=" and left.family is right.family is Family.STRING:
+        # What became of members: of a missing string one NULL, of which nothing is known.
+        known = f"WHEN list_count({left.sql}) > 0 THEN FALSE"
+        return Term(f"(CASE WHEN list_contains({left.sql}, {right.sql}) THEN TRUE {known} END)", BOOLEAN)
     condition = any_member(frame.session.fresh("x"), left, lambda member: compare(frame, symbol, member, right).sql)
     return Term(condition, BOOLEAN)
 

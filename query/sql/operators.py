@@ -13,7 +13,6 @@ from query.sql import term as t
 from query.sql.calendar_math import UNITS, Span, shift_ms
 from query.sql.casts import as_boolean, as_number, as_string, cast_to
 from query.sql.frame import REFUSED, Frame, node, per_member
-from query.sql.multi_value import mapped
 from query.sql.parameters import parameter_term
 from query.sql.scope import where
 from query.sql.term import LONG_MAX, LONG_MIN, Term
@@ -340,35 +339,6 @@ def named_type(tree: exp.Expr | None) -> SqlType:
         meant = did_you_mean(tree.sql(), TYPE_NAMES) or f"; known are {', '.join(TYPE_NAMES)}"
         raise InvalidQuery(f"type {tree.sql()!r} is unknown{meant}")
     return TYPE_NAMES[kind]
-
-
-@node(exp.Case, parts="this ifs default")
-def _case(frame: Frame, tree: exp.Expr) -> Term:
-    """One choice a row; of texts, where a multi-value string is looked at, one for each of its members."""
-    found = _choice(frame, tree)
-    if found.family is not Family.STRING or frame.whole is not None:
-        return found
-    inside = frame.by_member()
-    chosen = _choice(inside, tree)
-    return mapped(tuple(inside.members.items()), chosen) if inside.members else found
-
-
-def _choice(frame: Frame, tree: exp.Expr) -> Term:
-    from query.sql.comparison import compare
-
-    subject = tree.this
-    conditions, results = [], []
-    for branch in tree.args["ifs"]:
-        if subject is None:
-            conditions.append(as_boolean(frame.term(branch.this)).sql)
-        else:
-            conditions.append(compare(frame, "=", frame.term(subject), frame.term(branch.this)).sql)
-        results.append(frame.term(branch.args["true"]))
-    default = tree.args.get("default")
-    results.append(frame.term(default) if default is not None else t.null())
-    results, type_ = alike(frame, results, "CASE")
-    branches = [f"WHEN {condition} THEN {result.sql}" for condition, result in zip(conditions, results, strict=False)]
-    return t.expression(f"CASE {' '.join(branches)} ELSE {results[-1].sql} END", type_)
 
 
 def alike(frame: Frame, terms: list[Term], place: str) -> tuple[list[Term], SqlType]:
