@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from ingest.clock import SystemClock
 from ingest.errors import OverlordUnreachable
 from ingest.protocol import EndedTask, TaskSpec, WorkerHeartbeat, WorkerOrders
-from ingest.task.directory import AttemptDirectory, ProcessIdentity, boot_id
+from ingest.task.directory import AttemptDirectory, ProcessIdentity, boot_id, start_ticks
 from ingest.worker.launchers import CommandLauncher, ForkserverLauncher
 from ingest.worker.middle_manager import MiddleManager, StateRootTaken, WorkerSettings
 from ingest.worker.ports import TaskLauncher
@@ -109,9 +109,9 @@ def root(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
     for path in tmp_path.glob("attempts/*/process.json"):
         identity = AttemptDirectory(path.parent).identity()
-        if identity is not None and identity.address:
-            with suppress(ProcessLookupError):
-                os.kill(identity.pid, signal.SIGKILL)
+        # Also one that was too slow to tell where it listens: it would go on for ever.
+        if identity is not None and identity.pid != os.getpid() and start_ticks(identity.pid) == identity.start_ticks:
+            os.kill(identity.pid, signal.SIGKILL)
 
 
 def attempt_directory(root: Path, spec: TaskSpec) -> AttemptDirectory:
