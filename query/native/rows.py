@@ -11,14 +11,11 @@ from sqlglot import exp
 from query.errors import InvalidQuery
 from query.native.intervals import ETERNITY, Interval
 from query.sql import term as t
-from query.sql.frame import FUNCTIONS, Frame, Session, node
+from query.sql.frame import FUNCTIONS, LARGEST_CHARS, Frame, Session, node
 from query.sql.scope import OpenTable, Output, Scope, Source
 from query.sql.term import Term
 from query.sql.types import BIGINT, TIMESTAMP, VARCHAR, Family, SqlType
 from segments.schema import TIME_COLUMN
-
-LARGEST_CHARS = 500_000
-"""Text of one expression."""
 
 
 class Given(exp.Expression):

@@ -127,6 +127,11 @@ def per_member(frame: Frame, terms: list[Term], rule: ScalarRule) -> Term:
     return mapped(tuple(lists.items()), found) if lists else found
 
 
+LARGEST_CHARS = 500_000
+"""What one expression of a statement of usual length may become."""
+_LARGE_CHARS, _LARGE_TOGETHER = 20_000, 20
+
+
 @dataclass(slots=True)
 class Session:
     """What holds for the whole statement; with ``splitting`` it is translated to read groups of parts of its table."""
@@ -142,12 +147,28 @@ class Session:
     functions: dict[str, FunctionUse] = field(default_factory=dict)
     members: dict[str, str] = field(default_factory=dict)
     told_time: bool = False
+    large_chars: int = LARGEST_CHARS
+    """What one expression may become; several times that all large ones together."""
+    large_written: int = 0
     splitting: Splitting | None = None
 
     def now(self) -> int:
         """What CURRENT_TIMESTAMP means, in ms UTC; a statement that asks means something else at another time."""
         self.told_time = True
         return self.now_ms
+
+    def sized(self, term: Term) -> Term:
+        """The term again. One that is used twice in the next, and that again, would grow without bound.
+
+        Raises:
+            InvalidQuery: it, or all of its kind together, are too large.
+        """
+        size = len(term.sql)
+        if size > _LARGE_CHARS:
+            self.large_written += size
+            if size > self.large_chars or self.large_written > _LARGE_TOGETHER * self.large_chars:
+                raise InvalidQuery("an expression is too large: functions inside each other repeat what they are given")
+        return term
 
     def member(self, list_sql: str) -> str:
         """What a member of a list is called wherever that list is gone through."""
@@ -232,7 +253,7 @@ class Frame:
             raise UnsupportedQuery(f"{tree.key.upper()} is not supported", where(tree))
         refuse_parts(tree, PARTS[type(tree)])
         try:
-            found = rule(self, tree)
+            found = self.session.sized(rule(self, tree))
             return self._member(found) if self.whole and isinstance(tree, exp.Column) and found.type.multi else found
         except QueryError as error:
             error.context = error.context or where(tree)

@@ -33,7 +33,7 @@ from query.sql import (
 from query.sql.calendar_math import known_zone, parse_time_ms
 from query.sql.catalogue import Catalogue
 from query.sql.dialect import Statement, parse_statement
-from query.sql.frame import Frame, Session, is_aggregate
+from query.sql.frame import LARGEST_CHARS, Frame, Session, is_aggregate
 from query.sql.parameters import number_markers
 from query.sql.relations import Plan
 from query.sql.scope import Output, Scope
@@ -43,6 +43,8 @@ from query.sql.term import text_sql
 from query.sql.types import VARCHAR
 
 SMALL_ROWS = 100
+_GROWTH = 20
+"""How many times a statement and its parameters one expression of it may become."""
 # Importing a module of rules registers them.
 RULES = (
     aggregates,
@@ -91,6 +93,8 @@ def _planned(request: SqlRequest, catalogue: Catalogue, now_ms: int, parsed: Sta
     zone = known_zone(str(context.get("sqlTimeZone") or "UTC"))
     planner = QueryPlanner()
     session = Session(catalogue, zone, _now_ms(context, now_ms), planner, request.parameters)
+    given = len(request.query) + sum(len(str(parameter.value)) for parameter in request.parameters)
+    session.large_chars = max(LARGEST_CHARS, _GROWTH * given)
     number_markers(session, statement.tree)
     _limit_outside(session, statement.tree, whole_number(context, "sqlOuterLimit"))
     planned = planner.plan(session, statement.tree)

@@ -29,6 +29,7 @@ def split(session: Session, tree: exp.Expr, tables: tuple[TableUse, ...]) -> Spl
         planner,
         session.parameters,
         markers=session.markers,
+        large_chars=session.large_chars,
         splitting=splitting,
     )
     try:

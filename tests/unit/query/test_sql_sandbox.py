@@ -136,6 +136,22 @@ def test_a_statement_that_is_too_deep_or_too_long_is_refused(statement: str) -> 
         planned(statement)
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "TIME_FORMAT(" * 6 + "s" + ")" * 6,
+        "HUMAN_READABLE_DECIMAL_FORMAT(" * 8 + "n" + ")" * 8,
+        "LN(" * 14 + "d" + ")" * 14,
+        "JSON_KEYS(" * 12 + "s" + ", '$')" * 12,
+        ", ".join(f"TIME_FORMAT(TIME_FORMAT(CONCAT(s, '{n}')))" for n in range(300)),
+    ],
+    ids=["times", "numbers", "logarithms", "keys", "many"],
+)
+def test_functions_that_repeat_what_they_are_given_do_not_grow_without_bound(expression: str) -> None:
+    with pytest.raises(InvalidQuery, match="too large"):
+        planned(f"SELECT {expression} FROM t")
+
+
 def test_fifty_thousand_literals_are_answered() -> None:
     numbers = ", ".join(str(n) for n in range(50_000))
     assert ask(f"SELECT COUNT(*) FROM t WHERE n IN ({numbers})", table(n=[7, 60_000, None])) == [[1]]
