@@ -32,7 +32,9 @@ TOO_MANY_GROUPS = "GroupsTooLarge"
 """The engine's error where a step of a job made more than it may: its statement has to read all rows."""
 _KERNEL_REFUSES = "while executing the UDF: ValueError: "
 # The statement met a value it cannot digest: a long that overflows, a text that is no JSON.
-_STATEMENT_ERRORS = ("OutOfRangeException", "ConversionException", "InvalidInputException")
+_STATEMENT_ERRORS = ("OutOfRangeException", "ConversionException", "InvalidInputException", "SyntaxException")
+# After a fault of its own an engine refuses every further statement.
+_FATAL = ("InternalException", "FatalException")
 _FILES = ".parquet"
 
 
@@ -189,7 +191,7 @@ class Run:
     def _expect(self, frame: tuple[Kind, bytes] | None, kind: Kind) -> bytes:
         if frame is not None and frame[0] is kind:
             return frame[1]
-        self._finish(reusable=frame is not None and frame[0] in (Kind.ERROR, Kind.END))
+        self._finish(reusable=frame is not None and frame[0] in (Kind.ERROR, Kind.END) and not _is_fatal(frame))
         if self._reason is not None:
             raise self._reason
         if frame is None:
@@ -235,6 +237,10 @@ class _Nobody:
 
 
 NOBODY = _Nobody()
+
+
+def _is_fatal(frame: tuple[Kind, bytes]) -> bool:
+    return frame[0] is Kind.ERROR and json.loads(frame[1])["kind"] in _FATAL
 
 
 def _error_of(frame: tuple[Kind, bytes]) -> QueryError:

@@ -54,6 +54,8 @@ _REMEMBERED, _REMEMBERED_CHARS = 256, 10_000
 
 _KINDS = {
     "Conversion Error": "ConversionException",
+    "FATAL Error": "FatalException",
+    "INTERNAL Error": "InternalException",
     "IO Error": "IOException",
     "INTERRUPT Error": "InterruptException",
     "Invalid Input Error": "InvalidInputException",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from query.errors import InvalidQuery, UnsupportedQuery
+from query.errors import InvalidQuery, ResourceLimitExceeded, UnsupportedQuery
 from query.sql import term as t
 from query.sql.casts import as_number, as_string, cast_to
 from query.sql.frame import MANY, Frame, scalar
@@ -13,6 +13,7 @@ from query.sql.term import Term
 from query.sql.types import BIGINT, DOUBLE, VARCHAR
 
 _CONVERSION = re.compile(r"%([-+ 0]*\d*(?:\.\d+)?)(.)|[^%]+", re.DOTALL)
+_PADDED_MAX = 10_000
 _SIZES = {
     "BINARY_BYTE": (1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")),
     "DECIMAL_BYTE": (1000, ("B", "KB", "MB", "GB", "TB", "PB", "EB")),
@@ -23,12 +24,17 @@ _SIZES = {
 @scalar("STRING_FORMAT", least=1, most=MANY)
 def _string_format(frame: Frame, terms: list[Term]) -> Term:
     pattern, waiting, values = constant_text(terms[0], "the pattern of STRING_FORMAT"), list(terms[1:]), []
+    padded = 0
     for match in _CONVERSION.finditer(pattern):
         kind = match[2]
         if kind in (None, "%"):
             continue
         if kind not in "sdfxe":
             raise UnsupportedQuery(f"STRING_FORMAT conversion {match[0]!r} is not supported")
+        # What is padded lies outside of the memory that the engine counts.
+        padded += sum(map(int, re.findall(r"\d+", match[1])))
+        if padded > _PADDED_MAX:
+            raise ResourceLimitExceeded(f"STRING_FORMAT pads to more than {_PADDED_MAX} characters")
         if not waiting:
             raise InvalidQuery("STRING_FORMAT has more conversions than arguments")
         values.append(_value(frame, kind, waiting.pop(0)))

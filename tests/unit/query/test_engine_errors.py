@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import subprocess
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
+from ingest.clock import SystemClock
+from query.clock import Clock
 from query.engine import Engine
 from query.errors import InvalidQuery, QueryError, QueryTimeout, UnsupportedQuery
+from query.runs import Run, Worker
+from query.worker_wire import Job, Kind, send
 
 HUGE = "SELECT count(*) FROM range(200000) a(i), range(200000) b(j) WHERE (i * j) % 7 = 3"
 
@@ -18,6 +27,7 @@ HUGE = "SELECT count(*) FROM range(200000) a(i), range(200000) b(j) WHERE (i * j
         ("SELECT format('{:z}', 'a')", InvalidQuery),
         ("SELECT 9223372036854775807 + x FROM (VALUES (1::BIGINT)) AS v(x)", InvalidQuery),
         ("SELECT x FROM (VALUES (1)) AS v(x) WHERE (SELECT avg(x)) > 0", UnsupportedQuery),
+        ("SELECT x FROM (VALUES ('a')) AS v(x) WHERE x LIKE x || '%' ESCAPE '%'", InvalidQuery),
         # Met when rows are out already.
         ("SELECT 9223372036854745807 + i FROM range(60000) t(i)", InvalidQuery),
         ("SELECT CAST(CASE WHEN i > 50000 THEN 'x' ELSE '1' END AS BIGINT) FROM range(60000) t(i)", InvalidQuery),
@@ -47,3 +57,29 @@ def test_a_small_answer_is_the_same_and_ends_like_any_other(engine: Engine) -> N
     with pytest.raises(InvalidQuery):
         engine.run("SELECT 9223372036854775807::BIGINT + 1::BIGINT", [], is_small=True)
     assert [batch.num_rows for batch in engine.run("SELECT 1", []).batches()] == [1]
+
+
+class Returned:
+    """A pool that notes whether a worker that came back may be used again."""
+
+    clock: Clock = SystemClock()
+    reusable = True
+
+    def give_back(self, run: Run, worker: Worker, reusable: bool) -> None:
+        self.reusable = reusable
+        worker.discard()
+
+
+@pytest.mark.parametrize(
+    ("kind", "reusable"), [("InternalException", False), ("FatalException", False), ("ConversionException", True)]
+)
+def test_an_engine_that_has_failed_itself_gets_no_further_statement(kind: str, reusable: bool, tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    job, pool = Job(1, "SELECT 1", ()), Returned()
+    run = Run(pool, Worker(subprocess.Popen(["sleep", "60"]), ours, str(tmp_path / "left")), job, 0)
+    send(theirs, Kind.READY)
+    send(theirs, Kind.ERROR, json.dumps({"kind": kind, "message": "it broke"}).encode())
+    with pytest.raises(QueryError, match="it broke"):
+        run.begin(job)
+    theirs.close()
+    assert pool.reusable is reusable

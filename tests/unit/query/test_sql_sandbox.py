@@ -2,7 +2,7 @@
 
 import pytest
 
-from query.errors import InvalidQuery, QueryError, SqlParseError
+from query.errors import InvalidQuery, QueryError, ResourceLimitExceeded, SqlParseError
 from query.sql.catalogue import ColumnDef, MemoryCatalogue, TableDef
 from query.sql.frame import FUNCTIONS
 from query.sql.types import VARCHAR
@@ -150,6 +150,12 @@ def test_a_statement_that_is_too_deep_or_too_long_is_refused(statement: str) -> 
 def test_functions_that_repeat_what_they_are_given_do_not_grow_without_bound(expression: str) -> None:
     with pytest.raises(InvalidQuery, match="too large"):
         planned(f"SELECT {expression} FROM t")
+
+
+@pytest.mark.parametrize("pattern", ["%999999999s", "%.99999f", "%6000d%6000d"])
+def test_a_format_that_pads_without_bound_is_refused(pattern: str) -> None:
+    with pytest.raises(ResourceLimitExceeded, match="10000 characters"):
+        planned(f"SELECT STRING_FORMAT('{pattern}', n, n) FROM t")
 
 
 def test_fifty_thousand_literals_are_answered() -> None:
