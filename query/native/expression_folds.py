@@ -10,6 +10,7 @@ from query.sql import sketches as s
 from query.sql import term as t
 from query.sql.calendar_math import known_zone
 from query.sql.casts import as_long, as_number, cast_to
+from query.sql.multi_value import whole_list
 from query.sql.term import Term
 from query.sql.types import BIGINT, DOUBLE, VARCHAR, Family, SqlType, array_of, common_type, element_of
 from segments.expression.tree import Call, Expression, Identifier, Lambda
@@ -24,7 +25,7 @@ def _listed(compiler: Compiler, tree: Expression) -> tuple[Term, SqlType]:
     if found.family is Family.ARRAY:
         return found, element_of(found.type)
     if found.type.multi:
-        return Term(f"nullif({found.sql}, [])", array_of(VARCHAR)), VARCHAR
+        return whole_list(found), element_of(array_of(found.type.member))
     text = cast_to(found, VARCHAR)
     return Term(f"(CASE WHEN {text.sql} IS NOT NULL THEN [{text.sql}] END)", array_of(VARCHAR)), VARCHAR
 

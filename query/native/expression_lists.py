@@ -7,6 +7,7 @@ from query.native.expressions import Compiler, function
 from query.native.rows import plain
 from query.sql import term as t
 from query.sql.casts import cast_to
+from query.sql.multi_value import whole_list
 from query.sql.operators import alike
 from query.sql.term import Term
 from query.sql.types import BOOLEAN, MULTI_VARCHAR, VARCHAR, Family, array_of, element_of
@@ -15,10 +16,10 @@ from segments.expression.tree import Call, Lambda
 
 def as_list(term: Term) -> Term:
     """The term where an array is expected: a text is a list of one, one without members is null."""
+    if term.type.multi:
+        return whole_list(term)
     if term.family is not Family.STRING:
         return term
-    if term.type.multi:
-        return Term(f"nullif({term.sql}, [])", array_of(VARCHAR))
     return Term(f"(CASE WHEN {term.sql} IS NOT NULL THEN [{term.sql}] END)", array_of(VARCHAR))
 
 
@@ -40,7 +41,8 @@ def _set_add(compiler: Compiler, tree: Call) -> Term:
     array, other = as_list(array), as_list(other) if other.type.multi or tree.name.endswith("all") else other
     if array.family is not Family.ARRAY:
         raise InvalidQuery(f"{tree.name} needs an array")
-    added = cast_to(other, array.type).sql if other.family is Family.ARRAY else f"[{other.sql}]"
+    is_list = other.family is Family.ARRAY
+    added = cast_to(other, array.type).sql if is_list else f"[{cast_to(other, element_of(array.type)).sql}]"
     joined = f"list_concat({array.sql}, {added})"
     missing = f"CASE WHEN len({joined}) > list_count({joined}) THEN [NULL] ELSE [] END"
     known = f"{array.sql} IS NOT NULL AND {added} IS NOT NULL"
@@ -54,7 +56,8 @@ def _harmonized(compiler: Compiler, tree: Call) -> Term:
     operand = compiler.value(tree.arguments[0])
     if not operand.type.multi:
         return operand
-    return Term(f"coalesce({as_list(operand).sql}, [NULL])", array_of(VARCHAR))
+    whole = as_list(operand)
+    return Term(f"coalesce({whole.sql}, [NULL])", whole.type)
 
 
 def _over(compiler: Compiler, tree: Call) -> tuple[Lambda, Term, str, Term]:
@@ -73,7 +76,7 @@ def _over(compiler: Compiler, tree: Call) -> tuple[Lambda, Term, str, Term]:
 def _map(compiler: Compiler, tree: Call) -> Term:
     lambda_, listed, name, member = _over(compiler, tree)
     body = plain(compiler.inside(lambda_, member).value(lambda_.body))
-    if body.family is Family.ARRAY:
+    if body.family is Family.ARRAY or body.type.multi:
         raise InvalidQuery("map gives one value per member, no array")
     type_ = listed.type if listed.type.multi and body.family is Family.STRING else array_of(body.type)
     return Term(f"list_transform({listed.sql}, lambda {name}: {body.sql})", type_)
@@ -87,7 +90,7 @@ def _filter(compiler: Compiler, tree: Call) -> Term:
         # What is left of a string of several values is one.
         of_string = compiler.value(tree.arguments[1]).type.multi
         kept = f"list_filter({listed.sql}, lambda {name}: {test})"
-        return Term(kept, MULTI_VARCHAR if of_string else listed.type)
+        return Term(kept, MULTI_VARCHAR if of_string and listed.type == array_of(VARCHAR) else listed.type)
     if tree.name == "any":
         return t.expression(f"coalesce(len(list_filter({listed.sql}, lambda {name}: {test})) > 0, FALSE)", BOOLEAN)
     fails = f"len(list_filter({listed.sql}, lambda {name}: NOT {test}))"

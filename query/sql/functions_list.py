@@ -216,7 +216,7 @@ def _overlap(call: ListCall) -> Term:
         return call.found(f"list_has_any({array.sql}, {wanted.sql})")
     if call.terms[1].type.multi:
         # Unlike the first list the second one has no NULL where it is missing.
-        wanted = Term(f"nullif({call.terms[1].sql}, [])", _STRINGS)
+        wanted = Term(f"nullif({cast_to(call.terms[1], MULTI_VARCHAR).sql}, [])", _STRINGS)
     looked = call.members(0).sql
     nulls = f"len({wanted.sql}) > list_count({wanted.sql}) AND len({looked}) > list_count({looked})"
     found = f"coalesce(list_has_any({looked}, {wanted.sql}), FALSE) OR coalesce({nulls}, FALSE)"

@@ -33,6 +33,12 @@ def _of_members(term: Term) -> str:
     return f"list_transform(coalesce({source}, [NULL]), lambda {name}: {term.member})"
 
 
+def whole_list(term: Term) -> Term:
+    """All values of one that may have several, as an array: NULL where there are none, as in Druid."""
+    array = as_array(term) if term.family is not Family.STRING else Term(term.sql, array_of(term.type.member))
+    return Term(f"nullif({array.sql}, [])", array.type)
+
+
 def as_array(term: Term) -> Term:
     """The term as an answer holds it: what became of members is an array unless it is text."""
     if not term.type.multi or term.family is Family.STRING:

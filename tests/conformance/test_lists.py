@@ -152,6 +152,23 @@ def test_a_native_expression_over_lists_has_the_values_of_druid(world: World) ->
     assert len(cases) > 180 and not wrong
 
 
+def test_what_becomes_of_members_is_a_list_of_its_type_to_list_functions(world: World) -> None:
+    values = {
+        "array_set_add(array('x'), i)": ["7", "x"],
+        "any((x) -> x > 1, strlen(mv))": 1,
+        "fold((x, acc) -> concat(acc, x), strlen(mv), '')": "21",
+        "array_overlap(strlen(mv), array('1'))": 1,
+        "array_concat(strlen(mv), array(5))": [2, 1, 5],
+    }
+    computed = [{"type": "expression", "name": f"v{at}", "expression": one} for at, one in enumerate(values)]
+    scan = {"queryType": "scan", "filter": {"type": "selector", "dimension": "i", "value": "7"}}
+    names = [one["name"] for one in computed]
+    [block] = world.answered(scan | {"virtualColumns": computed, "columns": names, "resultFormat": "compactedList"})
+    assert block["events"] == [list(values.values())]
+    types, *rows = world.told("SELECT STRLEN(mv), STRLEN(mv) + 1, MV_OVERLAP(mv, STRLEN(mw)) FROM l WHERE i = 7")
+    assert types == ["ARRAY<LONG>", "ARRAY<LONG>", "LONG"] and rows == [["[2,1]", "[3,2]", False]]
+
+
 def test_as_many_rows_fulfil_a_condition_on_a_list_as_in_druid(world: World) -> None:
     cases = recorded("where")
     found = [world.told(f"SELECT COUNT(*), SUM(i) FROM l WHERE {case['where']}")[1] for case in cases]
