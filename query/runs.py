@@ -27,7 +27,7 @@ from query.errors import (
 from query.lanes import Claim
 from query.worker_wire import Job, Kind, decode_groups, encode_job, receive, send
 
-_CAPACITY_ERRORS = ("OutOfMemoryException", "RowTooLarge")
+_CAPACITY_ERRORS = ("OutOfMemoryException", "RowTooLarge", "MemoryError")
 TOO_MANY_GROUPS = "GroupsTooLarge"
 """The engine's error where a step of a job made more than it may: its statement has to read all rows."""
 _KERNEL_REFUSES = "while executing the UDF: ValueError: "

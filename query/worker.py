@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import queue
+import resource
 import signal
 import socket
 import sys
@@ -48,6 +49,8 @@ _TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result")
 ROW_BYTES_MAX = 128 * 2**20
 _PIECE_BYTES = 4 * 2**20
+_UNCOUNTED_BYTES = 2 * 2**30
+"""What a worker may hold beside the engine's memory; half of it is reserved by Arrow and hardly ever touched."""
 # Statements that were examined and found good, and how long one may be to be remembered.
 _REMEMBERED, _REMEMBERED_CHARS = 256, 10_000
 
@@ -269,6 +272,17 @@ def _row_table(source: RowInput) -> pa.Table:
     return pa.ipc.open_stream(base64.b64decode(source.stream)).read_all()
 
 
+def _bound_memory(memory_bytes: int) -> None:
+    """The engine counts its blocks, not the texts that functions make on their way: thousands of a few MiB each would
+    take the machine's memory. Beyond this bound its allocations fail, which it tells as any lack of memory. Mapped
+    files do not count.
+    """
+    bound = memory_bytes + _UNCOUNTED_BYTES
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard == resource.RLIM_INFINITY or hard > bound:
+        resource.setrlimit(resource.RLIMIT_DATA, (bound, bound))
+
+
 def _die_with_parent() -> None:
     parent = os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -341,6 +355,7 @@ def main() -> None:
     os.close(int(sys.argv[1]))
     settings = decode_settings(sys.argv[2])
     step_back(settings.nice)
+    _bound_memory(settings.memory_bytes)
     sandbox = Sandbox(settings)
     jobs: queue.SimpleQueue[tuple[Kind, bytes]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, sandbox, jobs), daemon=True).start()

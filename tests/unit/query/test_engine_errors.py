@@ -13,7 +13,7 @@ import pytest
 from ingest.clock import SystemClock
 from query.clock import Clock
 from query.engine import Engine
-from query.errors import InvalidQuery, QueryError, QueryTimeout, UnsupportedQuery
+from query.errors import InvalidQuery, QueryError, QueryTimeout, ResourceLimitExceeded, UnsupportedQuery
 from query.runs import Run, Worker
 from query.worker_wire import Job, Kind, send
 
@@ -28,6 +28,8 @@ HUGE = "SELECT count(*) FROM range(200000) a(i), range(200000) b(j) WHERE (i * j
         ("SELECT 9223372036854775807 + x FROM (VALUES (1::BIGINT)) AS v(x)", InvalidQuery),
         ("SELECT x FROM (VALUES (1)) AS v(x) WHERE (SELECT avg(x)) > 0", UnsupportedQuery),
         ("SELECT x FROM (VALUES ('a')) AS v(x) WHERE x LIKE x || '%' ESCAPE '%'", InvalidQuery),
+        # A text of 3 GB, of which the engine's own bound does not know.
+        ("SELECT length(repeat('ab', 1500000000 + i)) FROM range(1) t(i)", ResourceLimitExceeded),
         # Met when rows are out already.
         ("SELECT 9223372036854745807 + i FROM range(60000) t(i)", InvalidQuery),
         ("SELECT CAST(CASE WHEN i > 50000 THEN 'x' ELSE '1' END AS BIGINT) FROM range(60000) t(i)", InvalidQuery),
