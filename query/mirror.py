@@ -235,8 +235,8 @@ def _describe(key: ChunkKey, path: Path, info: ChunkInfo) -> MirroredChunk:
             f"live chunk {info.number} of attempt {key[0]} has {table.num_rows} rows, its task said {info.rows}"
         )
     columns = tuple(_column(field) for field in table.schema)
-    kinds = [f"{column.type_signature}\0{column.values}" for column in columns]
-    layout = "\n".join(f"{f.name}\0{f.type}\0{kind}" for f, kind in zip(table.schema, kinds, strict=True))
+    # All that is known of a column, since one chunk of a layout speaks for the others.
+    layout = "\n".join(f"{field.type}\0{column}" for field, column in zip(table.schema, columns, strict=True))
     size_bytes = path.stat().st_size
     return MirroredChunk(key, path.name, columns, layout, info.rows, size_bytes, info.min_time_ms, info.max_time_ms)
 

@@ -15,6 +15,7 @@ from query.errors import QueryCancelled, QueryUnavailable, ResourceLimitExceeded
 from query.model import SqlRequest
 from query.node import NOTHING
 from query.sql.planner import plan
+from segments.arrow_schema import tagged
 from segments.errors import StorageUnavailable
 from segments.rollup import TIME_OF_PREFIX
 from segments.schema import ColumnSpec, ColumnType, SegmentSchema
@@ -257,6 +258,24 @@ def test_columns_that_only_live_rows_have_are_there(start: Start, table: MemoryT
         ("p0", None), ("p1", None), ("p2", "X"), ("p0", "Y"),
     ]  # fmt: skip
     assert ask(node, "SELECT COUNT(*) FROM wiki WHERE tags = 'b'") == [(1,)]
+
+
+def test_chunks_of_one_arrow_type_whose_columns_are_not_the_same_are_told_apart(
+    start: Start, table: MemoryTable
+) -> None:
+    node, task = start(), table.tasks[0]
+
+    def append(first: int, tags: list[list[str]], found: list[int | None], **marks: bool) -> None:
+        added = rows(first, 1, tags=pa.array(tags, pa.list_(pa.string())), found=pa.array(found, pa.int64()))
+        columns = [ColumnSpec("tags", ColumnType.STRING, multi_value=not marks, empty_lists=bool(marks))]
+        columns.append(ColumnSpec("found", ColumnType.LONG, untyped=bool(marks)))
+        table.append(task, tagged(added, SegmentSchema.of(columns)))
+
+    append(0, [[]], [None], bare=True)
+    append(1, [["a", "b"]], [7])
+    append(2, [[]], [None], bare=True)
+    assert ask(node, "SELECT COUNT(*), SUM(found) FROM wiki WHERE tags = 'b'") == [(1, 7)]
+    assert ask(node, "SELECT tags, found FROM wiki ORDER BY __time")[1] == (["a", "b"], 7)
 
 
 def test_what_a_spill_keeps_for_the_merge_is_no_column(start: Start, table: MemoryTable, tmp_path: Path) -> None:
