@@ -8,6 +8,7 @@ compacted, published, reset) the groups of its shelf are made anew. Nothing need
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,6 @@ from query.mirror import MirroredChunk
 from query.model import TableUse
 from query.splits import GROUPS, PARTS, Split
 from query.worker_wire import Job, Step
-from segments.cache import file_name
 from segments.data_segment import DataSegment
 
 SHARE = 4
@@ -30,7 +30,11 @@ _PLANS = 1_000
 _WINDOWS = 4
 """Sets of files of one kind that are kept for one statement: it may be asked of an hour and of a day in turn."""
 
-Key = tuple[str, TableUse, tuple[Function, ...]]
+_NAME_BYTES = 64
+"""What a name takes in a set of them: of ten thousand segments more than many a statement's groups."""
+
+Key = tuple[bytes, TableUse, tuple[Function, ...]]
+"""A digest of what makes the groups, whose text may be as large as a statement, and what it reads and calls."""
 Part = TypeVar("Part", DataSegment, MirroredChunk)
 EDGE = "edge"
 """The shelf of what lies across a bound of the statement's times: only some of its rows count, others each time."""
@@ -43,6 +47,10 @@ class Shelf:
     names: frozenset[str]
     groups: bytes
 
+    @property
+    def size_bytes(self) -> int:
+        return len(self.groups) + len(self.names) * _NAME_BYTES
+
 
 @dataclass(slots=True)
 class _Kept:
@@ -54,7 +62,7 @@ class _Kept:
 
     @property
     def size_bytes(self) -> int:
-        return sum(len(shelf.groups) for shelves in self.shelves.values() for shelf in shelves)
+        return sum(shelf.size_bytes for shelves in self.shelves.values() for shelf in shelves)
 
     def put(self, delta: Delta, groups: bytes) -> None:
         """Takes in what a delta made, in the place of what it was made from."""
@@ -141,11 +149,12 @@ class Partials:
             whole = _inside(parts[0], bounds), _inside(parts[1], bounds)
             edge = _without(parts[0], whole[0]), _without(parts[1], whole[1])
             parts = whole
-        files = {file_name(segment): segment for segment in parts[0]}
+        # Checksums name files, and are there already.
+        files = {segment.checksum: segment for segment in parts[0]}
         if not (files or parts[1]) or len(files) < len(parts[0]):
             # Nothing to keep, or two segments of one content, which a set of names would tell as one.
             return None
-        key = (split.partial_sql, use, tuple(functions))
+        key = (hashlib.sha256(split.partial_sql.encode()).digest(), use, tuple(functions))
         with self._lock:
             kept = self._kept.get(key)
             if kept is None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from query.bound import BoundQuery
 from query.engine import Engine
-from query.errors import QueryFailed
+from query.errors import QueryFailed, ResourceLimitExceeded
 from query.model import PlannedQuery
 from query.partials import Partials
 from query.runs import TOO_MANY_GROUPS, Run
 from query.worker_wire import Job
+
+_BETTER_OF_ROWS = (TOO_MANY_GROUPS, "OutOfMemoryException")
+"""Where groups are more than the statement needs (of two sets of different values all pairs), it has an answer yet."""
 
 
 class Runner:
@@ -32,8 +35,8 @@ class Runner:
         query.claims(planned, self._long_rows, plan.rows)
         try:
             run = self._engine.begin(plan.job(job, self._partials.groups_bytes), left_ms, query)
-        except QueryFailed as error:
-            if error.context.get("engineError") != TOO_MANY_GROUPS:
+        except (QueryFailed, ResourceLimitExceeded) as error:
+            if error.context.get("engineError") not in _BETTER_OF_ROWS:
                 raise
             self._partials.give_up(plan)
             query.claims(planned, self._long_rows)

@@ -75,6 +75,8 @@ class QuarantineExpiry:
             }
             audit = AuditRow(now_ms, supervisor, "quarantine-expired", told)
             self._store.expire_quarantine(self._generation, table, [file.path for file in files], audit)
+            for file in files:
+                self._old_since_ms.pop(file.path, None)
             note = log.warning if lost else log.info
             note("quarantine files given up", supervisor=supervisor, **told)
         return len(chosen)

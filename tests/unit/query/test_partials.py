@@ -9,11 +9,15 @@ from random import Random
 import pytest
 
 from query.binding import Function, Relation
+from query.engine import Engine
+from query.errors import ResourceLimitExceeded
 from query.mirror import MirroredChunk
 from query.model import TableUse
 from query.node import QueryNode
 from query.partials import LARGE_ROWS, Delta, Partials, Plan
+from query.runs import NOBODY, Owner, Run
 from query.splits import Split
+from query.worker_wire import Job
 from tests.unit.query.memory_table import START_MS, MemoryTable
 from tests.unit.query.node_steps import Start, ask, until
 
@@ -73,7 +77,7 @@ def test_other_columns_functions_or_bounds_have_other_groups() -> None:
 
 
 def test_what_lies_across_a_bound_is_read_each_time_and_a_window_that_moves_finds_its_groups() -> None:
-    partials, moving = Partials(1_000, 0), replace(SPLIT, is_bounded=True)
+    partials, moving = Partials(10_000, 0), replace(SPLIT, is_bounded=True)
 
     def within(start_ms: int) -> Plan | None:
         parts = [replace(chunk(at), min_time_ms=at * 10, max_time_ms=at * 10 + 9) for at in range(start_ms // 10, 9)]
@@ -98,15 +102,15 @@ def test_what_lies_across_a_bound_is_read_each_time_and_a_window_that_moves_find
 
 
 def test_groups_are_bounded_and_a_statement_of_too_many_reads_all() -> None:
-    partials = Partials(100, 0)
+    partials = Partials(300, 0)
     for at in range(6):
         kept(partials, chunk(1), groups=b"g" * 30)
         plan = planned(partials, chunk(1), use=replace(USE, relation=f"u{at}"))
-        assert plan is None and partials.used_bytes <= 100
+        assert plan is None and partials.used_bytes <= 300
         plan = planned(partials, chunk(1), use=replace(USE, relation=f"u{at}"))
         assert plan is not None
         partials.keep(plan, {step.name: b"g" * 30 for step in plan.steps})
-    assert partials.used_bytes <= 100
+    assert partials.used_bytes <= 300
     plan = kept(partials, chunk(1), chunk(2))
     partials.give_up(plan)
     partials.keep(plan, {"g_small": b"late"})
@@ -121,6 +125,19 @@ def native(node: QueryNode, **context: object) -> bytes:
 
 def _unread(delta: Delta) -> Relation:
     raise AssertionError("nothing is read")
+
+
+def test_what_is_kept_beside_groups_is_bounded_too() -> None:
+    parts = [chunk(number) for number in range(100)]
+    partials = Partials(20_000, 0)
+    for at in range(9):
+        split = replace(SPLIT, partial_sql=f"SELECT {'x' * 10_000}{at} AS k0 FROM t1")
+        for _ in range(2):
+            plan = partials.plan(split, USE, (), ((), parts), lambda delta: Relation("t1", "SELECT 1"))
+        assert plan is not None and len(plan.key[0]) < 100, "a statement of megabytes is not kept"
+        partials.keep(plan, {"g_small": b"groups"})
+    assert 6_000 <= partials.used_bytes <= 20_000, "names of parts count"
+    assert partials.plan(SPLIT, USE, (), ((), parts), _unread) is None
 
 
 def test_a_node_reads_what_came_since_through_publishes_joins_and_a_reset(start: Start, table: MemoryTable) -> None:
@@ -185,6 +202,26 @@ def test_a_node_answers_of_all_rows_where_groups_are_too_many(start: Start, tabl
         assert [row[0] for row in ask(node, asked)] == list(range(number))
     assert node.status()["groupsBytes"] == 0
     assert ask(node, BY_PAGE) == ask(node, BY_PAGE, useCache=False)
+
+
+def test_a_node_answers_of_all_rows_where_groups_take_more_memory_than_these(
+    start: Start, table: MemoryTable, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, whole = [], engine.begin
+
+    def scarce(job: Job, timeout_ms: int, owner: Owner = NOBODY) -> Run:
+        begun.append(bool(job.steps))
+        if job.steps:
+            raise ResourceLimitExceeded("the query needs more memory", {"engineError": "OutOfMemoryException"})
+        return whole(job, timeout_ms, owner)
+
+    monkeypatch.setattr(engine, "begin", scarce)
+    node, task = start(groups_from_rows=1), table.tasks[0]
+    for number in (1, 2, 3):
+        table.read(task, 1)
+        asked = "SELECT COUNT(DISTINCT page), COUNT(DISTINCT added) FROM wiki"
+        assert ask(node, asked) == [(min(number, 3), number)]
+    assert begun == [False, True, False, False], "once tried, then no more"
 
 
 @pytest.mark.slow
