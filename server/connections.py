@@ -69,6 +69,9 @@ class BoundedProtocol(HttpToolsProtocol):
             if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
                 told = f"the request's line and headers are larger than {HEAD_BYTES} bytes"
                 self._refuse(b"431 Request Header Fields Too Large", told)
+        elif self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
+            # Empty lines between two requests: they begin none, and the server waits no longer for the next one.
+            self._head_timer = self.loop.call_later(self.head_s, self._give_up)
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""

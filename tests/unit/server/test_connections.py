@@ -75,6 +75,16 @@ def test_a_head_that_does_not_come_closes_its_connection(begun: bytes) -> None:
     served(scenario, Hasty)
 
 
+def test_empty_lines_after_an_answer_do_not_hold_a_connection() -> None:
+    async def scenario(connect: Connect) -> None:
+        reader, writer = await connect()
+        await answer((reader, writer))
+        writer.write(b"\r\n")
+        assert await reader.read() == b""
+
+    served(scenario, Hasty)
+
+
 def test_a_head_without_end_is_refused_and_a_body_may_be_larger() -> None:
     async def scenario(connect: Connect) -> None:
         reader, writer = await connect()
