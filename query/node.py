@@ -360,6 +360,9 @@ class QueryNode:
                 found[segment] = damage
                 self._cache.drop(segment)
         if found:
+            # Who read it before it was found may have read other values.
+            self._partials.forget()
+            self._results.forget()
             self._engine.renew()
         return found
 

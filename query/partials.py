@@ -197,6 +197,12 @@ class Partials:
             while self.used_bytes > self._max_bytes:
                 self._drop_oldest()
 
+    def forget(self) -> None:
+        """Keeps nothing of what was made so far: a file was not what its name says."""
+        with self._lock:
+            self._kept.clear()
+            self.used_bytes = 0
+
     def _drop_oldest(self) -> None:
         """With the lock held."""
         self.used_bytes -= self._kept.popitem(last=False)[1].size_bytes

@@ -82,6 +82,12 @@ class ResultCache:
             while self.used_bytes > self._max_bytes:
                 self.used_bytes -= self._kept.popitem(last=False)[1].size_bytes
 
+    def forget(self) -> None:
+        """Keeps nothing of what was made so far: a file was not what its name says."""
+        with self._lock:
+            self._kept.clear()
+            self.used_bytes = 0
+
 
 class KeptRun:
     """An answer from the cache in the place of a run."""

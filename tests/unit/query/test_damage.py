@@ -22,6 +22,12 @@ DAMAGE: dict[str, Any] = {
     "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
     "a missing file": lambda path: path.unlink(),
     "a lost column": lambda path: pq.write_table(pq.read_table(path, columns=["__time", "page"]), path),
+    "other values": lambda path: pq.write_table(
+        (read := pq.read_table(path)).set_column(
+            read.schema.get_field_index("added"), "added", pa.array([0] * len(read), pa.int64())
+        ),
+        path,
+    ),
     "another type": lambda path: pq.write_table(
         (read := pq.read_table(path)).set_column(2, "added", read.column("added").cast(pa.string())), path
     ),
@@ -51,6 +57,25 @@ def test_a_damaged_file_is_told_with_its_segment_and_brought_anew(start: Start, 
     with pytest.raises(QueryUnavailable, match=f"segment {re.escape(str(segment.id))}: .* anew"):
         ask(node, asked, useCache=False)
     assert ask(node, asked, useCache=False) == [(55, "p2")]
+
+
+def test_answers_of_a_damaged_file_are_not_kept_once_it_was_found(start: Start, table: MemoryTable, base: Path) -> None:
+    node, task = start(groups_from_rows=1), table.tasks[0]
+    table.read(task, 10)
+    segment = table.seal_and_publish(task)
+    until(lambda: table.acknowledged == {"wiki": 2})
+    path, asked = base / "cache" / f"{segment.checksum}.parquet", "SELECT SUM(added), MAX(page) FROM wiki"
+    assert ask(node, asked, useCache=False) == [(45, "p2")]
+    DAMAGE["other values"](path)
+    node._engine.renew()
+    for order in ("", " ORDER BY 1", " ORDER BY 2"):
+        assert ask(node, asked + order) == [(0, "p2")], "nothing tells"
+    DAMAGE["a lost column"](path)
+    node._engine.renew()
+    with pytest.raises(QueryUnavailable):
+        ask(node, asked, useCache=False)
+    for order in ("", " ORDER BY 1", " ORDER BY 2 DESC"):
+        assert ask(node, asked + order) == [(45, "p2")]
 
 
 @pytest.mark.parametrize("counted", ["COUNT(*)", "SUM(added)"])
