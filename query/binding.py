@@ -222,7 +222,11 @@ def _array_of(reference: str, stored: ColumnSpec, element: str) -> str:
 
 def _json_of(reference: str, stored: ColumnSpec) -> str:
     """A scalar or array as the JSON text that it becomes where the column is nested data."""
-    return f"CAST(to_json({reference}) AS VARCHAR)"
+    told = f"CAST(to_json({reference}) AS VARCHAR)"
+    if not stored.empty_lists:
+        return told
+    # Single texts, as in a file where no row has an empty list.
+    return f"CASE WHEN len({reference}) = 1 THEN CAST(to_json({reference}[1]) AS VARCHAR) ELSE {told} END"
 
 
 def _scalar(reference: str, stored: ColumnType, target: str) -> str:

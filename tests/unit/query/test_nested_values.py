@@ -7,14 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from ingest.spec import parse_supervisor_spec
+from query.binding import cast_stored
 from query.columns import table_def
-from query.model import ResultFormat, SqlRequest
+from query.model import ColumnUse, ResultFormat, SqlRequest
 from query.sql.catalogue import MemoryCatalogue, TableDef
+from query.sql.types import SqlType
 from segments.parquet.reader import read_footer
-from segments.schema import ColumnSpec, ColumnType, SegmentSchema
+from segments.schema import JSON, ColumnSpec, ColumnType, SegmentSchema
 from tests.conformance import engine
 from tests.conformance.test_ingested_rows import bound, chunks_of
 from tests.unit.ingest.appenderator.rows import poll_of
@@ -123,3 +126,11 @@ def test_a_segment_of_before_keeps_its_column_nested(tmp_path: Path) -> None:
 def _type_of(declared: SegmentSchema, stored: list[SegmentSchema]) -> str:
     table: TableDef = table_def("t", declared, stored, [])
     return next(column.type.druid for column in table.columns if column.name == "v")
+
+
+def test_single_texts_beside_empty_lists_become_the_json_that_they_are_without() -> None:
+    use = ColumnUse("t", "t", SqlType("OTHER", element=JSON), "VARCHAR")
+    lists = cast_stored("t", ColumnSpec("t", ColumnType.STRING, empty_lists=True), use)
+    found = duckdb.execute(f"SELECT {lists} FROM (VALUES (['x']), ([]), (NULL)) AS v(t)").fetchall()
+    assert found == [('"x"',), ("[]",), (None,)]
+    assert cast_stored("t", ColumnSpec("t", ColumnType.STRING), use) == "CAST(to_json(t) AS VARCHAR)"
