@@ -11,7 +11,7 @@ from query.runs import TOO_MANY_GROUPS, Run
 from query.worker_wire import Job
 
 _BETTER_OF_ROWS = (TOO_MANY_GROUPS, "OutOfMemoryException")
-"""Where groups are more than the statement needs (of two sets of different values all pairs), it has an answer yet."""
+"""Where groups are more than the statement needs (each of its counted values is one), it has an answer yet."""
 
 
 class Runner:

@@ -68,6 +68,7 @@ class Splitting:
 
     _cells: dict[str, tuple[str, str]] = field(default_factory=dict)
     _source: str = ""
+    _counted: str = ""
     is_bounded: bool = False
 
     def key(self, sql: str, type_: SqlType) -> str:
@@ -91,10 +92,17 @@ class Splitting:
         return _MERGES[kind].format(self._cell(call, kind))
 
     def different(self, sql: str, type_: SqlType, suffix: str) -> str:
-        """What counts different values: each is a key of its own in the parts. ``suffix`` is the call's FILTER."""
+        """What counts different values: each is a key of its own in the parts. ``suffix`` is the call's FILTER.
+
+        Raises:
+            CannotSplit: other values are counted as well, so there would be a group for each pair of theirs.
+        """
         if suffix:
             condition = suffix.removeprefix(" FILTER (WHERE ").removesuffix(")")
             sql = f"CASE WHEN {condition} THEN {sql} END"
+        if self._counted not in ("", sql):
+            raise CannotSplit(sql)
+        self._counted = sql
         return f"count(DISTINCT {self.key(sql, type_)})"
 
     def read(self, source: str) -> str:

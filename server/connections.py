@@ -1,5 +1,5 @@
-"""Bounds what a client costs before it has asked anything: how many connections there are, and how long and how large
-the head of a request may be."""
+"""Bounds what a client costs before it has asked anything: how many connections there are, how long and how large
+the head of a request may be, and how long its body may stay away."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ HEAD_BYTES: Final = 256 * 2**10
 """Of a request's line and headers; what a session saw of its tables takes up to 60,000."""
 HEAD_S: Final = 75.0
 """How long a connection may take for them, from its beginning or from their first byte."""
+BODY_S: Final = 75.0
+"""How long nothing may come of a body that has not ended, while this process reads."""
 FILES_WANTED: Final = 65_536
 CONNECTIONS_MAX: Final = 10_000
 
@@ -35,10 +37,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     most: ClassVar[int] = CONNECTIONS_MAX
     head_s: ClassVar[float] = HEAD_S
+    body_s: ClassVar[float] = BODY_S
 
     _head_bytes = 0
     _is_in_head = True
     _head_timer: asyncio.TimerHandle | None = None
+    _body_timer: asyncio.TimerHandle | None = None
+    _came_at = 0.0
 
     @classmethod
     def of(cls, open_files: int) -> type[BoundedProtocol]:
@@ -56,13 +61,14 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is waited for any more."""
         self._end_timer()
+        self._end_body()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Counts what comes before a request's head has ended."""
         if self.transport.is_closing():
             return
-        was_in_head = self._is_in_head
+        was_in_head, self._came_at = self._is_in_head, self.loop.time()
         super().data_received(data)
         if was_in_head and self._is_in_head:
             self._head_bytes += len(data)
@@ -84,7 +90,27 @@ class BoundedProtocol(HttpToolsProtocol):
         """Its head is whole."""
         self._is_in_head = False
         self._end_timer()
+        self._end_body()
+        self._body_timer = self.loop.call_later(self.body_s, self._look_for_body)
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """So is its body."""
+        self._end_body()
+        super().on_message_complete()
+
+    def _look_for_body(self) -> None:
+        # What is not read yet is not the client's fault.
+        silent_s = 0.0 if self.flow.read_paused else self.loop.time() - self._came_at
+        if silent_s >= self.body_s:
+            self.transport.close()
+            return
+        self._body_timer = self.loop.call_later(self.body_s - silent_s, self._look_for_body)
+
+    def _end_body(self) -> None:
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
 
     def _refuse(self, status: bytes, told: str) -> None:
         body = f'{{"error":"{told}"}}'.encode()

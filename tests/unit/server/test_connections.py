@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import uvicorn
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from server.connections import HEAD_BYTES, BoundedProtocol, allow_open_files
 
@@ -21,11 +22,18 @@ Connect = Callable[[], Awaitable[Streams]]
 class Hasty(BoundedProtocol):
     most = 2
     head_s = 0.05
+    body_s = 0.05
+
+
+async def _here(scope: Scope, receive: Receive, send: Send) -> None:
+    while (await receive()).get("more_body"):
+        pass
+    await Response("here")(scope, receive, send)
 
 
 def served(scenario: Callable[[Connect], Awaitable[None]], protocol: type[BoundedProtocol]) -> None:
     async def run() -> None:
-        config = uvicorn.Config(Response("here"), port=0, log_level="critical", lifespan="off", http=protocol)
+        config = uvicorn.Config(_here, port=0, log_level="critical", lifespan="off", http=protocol)
         state, opened = uvicorn.Server(config).server_state, list[asyncio.StreamWriter]()
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: protocol(config, state, {}), "127.0.0.1", 0)
@@ -73,6 +81,27 @@ def test_a_head_that_does_not_come_closes_its_connection(begun: bytes) -> None:
         assert (await reader.read()).count(b"200 OK") == begun.count(ASK)
 
     served(scenario, Hasty)
+
+
+def test_a_body_that_does_not_come_closes_its_connection() -> None:
+    async def scenario(connect: Connect) -> None:
+        reader, writer = await connect()
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf")
+        await reader.read()
+
+    served(scenario, Hasty)
+
+
+def test_a_body_that_comes_slowly_is_read() -> None:
+    async def scenario(connect: Connect) -> None:
+        streams = await connect()
+        streams[1].write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+        for _ in range(9):
+            await asyncio.sleep(0.03)
+            streams[1].write(b"x")
+        await streams[0].readuntil(b"here")
+
+    served(scenario, type("Patient", (Hasty,), {"body_s": 0.2}))
 
 
 def test_empty_lines_after_an_answer_do_not_hold_a_connection() -> None:
