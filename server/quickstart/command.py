@@ -211,6 +211,18 @@ class _Demonstration:
         return name.exists() and client.get("/status")["node"] == name.read_text().strip()
 
     def _declare(self, client: Client, broker: str) -> None:
+        """Posts the spec, again while a busy machine gives no answer."""
+        deadline = time.monotonic() + READY_S
+        while True:
+            self._check()
+            try:
+                return self._post(client, broker)
+            except ClientError as error:
+                if (isinstance(error, ApiError) and error.status < 500) or time.monotonic() > deadline:
+                    raise
+            time.sleep(POLL_S)
+
+    def _post(self, client: Client, broker: str) -> None:
         """Posts the spec, unless the very same supervisor is there."""
         spec = json.loads(SPEC.read_text())
         spec["spec"]["ioConfig"] |= {"topic": TOPIC, "consumerProperties": {"bootstrap.servers": broker}}
