@@ -23,7 +23,8 @@ install: $(STAMP) ## create .venv with pinned packages and the project in it
 # pip checks uv's hash, uv checks everybody else's; the project itself is linked, not copied.
 $(STAMP): requirements/bootstrap.txt requirements/dev.txt pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
-	@test -x $(RUN)/python || "$(PYTHON)" -m venv $(VENV)
+	@test -x $(RUN)/python || { echo "making $(VENV)"; "$(PYTHON)" -m venv $(VENV); }
+	@echo "installing packages into $(VENV): a minute or two the first time"
 	@test -x $(RUN)/uv || $(RUN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
 	@$(RUN)/uv pip sync -q --require-hashes --python $(RUN)/python requirements/dev.txt
 	@$(RUN)/uv pip install -q --python $(RUN)/python --no-deps --no-build-isolation --editable .

@@ -22,12 +22,12 @@ _INSTANT = re.compile(
     r"(?P<year>[+-]?\d{4,9})(?:-(?P<month>\d{2})(?:-(?P<day>\d{2}))?)?"
     r"(?:[T ](?P<hour>\d{2})(?::(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?)?"
     r"(?P<zone>Z|[+-]\d{2}(?::?\d{2})?)?)?",
-    re.ASCII,
+    re.ASCII | re.IGNORECASE,
 )
 _PERIOD = re.compile(
     r"P(?:(?P<years>\d+)Y)?(?:(?P<months>\d+)M)?(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)(?:\.(?P<fraction>\d{1,3}))?S)?)?",
-    re.ASCII,
+    re.ASCII | re.IGNORECASE,
 )
 
 
@@ -118,7 +118,7 @@ _FIELD_DEFAULTS = {"year": 0, "month": 1, "day": 1, "hour": 0, "minute": 0, "sec
 
 
 def _zone_offset_ms(zone: str | None, text: str) -> int:
-    if zone is None or zone == "Z":
+    if zone is None or zone in "Zz":
         return 0
     digits = zone[1:].replace(":", "").ljust(4, "0")
     hours, minutes = int(digits[:2]), int(digits[2:])
@@ -140,13 +140,13 @@ class Period:
 
     @classmethod
     def parse(cls, text: str) -> "Period":
-        """Reads ``P1D``, ``PT15M``, ``P1Y6M``, ``PT0.5S``.
+        """Reads ``P1D``, ``PT15M``, ``P1Y6M``, ``PT0.5S``; letters of either case, as Joda does.
 
         Raises:
             InvalidInterval: not a period, or an empty one.
         """
         match = _PERIOD.fullmatch(text)
-        if match is None or text == "P":
+        if match is None or len(text) == 1:
             raise InvalidInterval(f"{text!r} is not an ISO 8601 period such as P1D or PT1H")
         part = {name: int(value or 0) for name, value in match.groupdict().items() if name != "fraction"}
         millis = int((match["fraction"] or "0").ljust(3, "0"))

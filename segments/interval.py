@@ -52,11 +52,11 @@ class Interval:
         first, slash, second = text.partition("/")
         if not slash or "/" in second:
             raise InvalidInterval(f"{text!r} is not an interval such as 2015-09-12/2015-09-13")
-        if first.startswith("P"):
+        if first.startswith(("P", "p")):
             end_ms = parse_iso_ms(second)
             return cls(Period.parse(first).added_to(end_ms, -1), end_ms)
         start_ms = parse_iso_ms(first)
-        if second.startswith("P"):
+        if second.startswith(("P", "p")):
             return cls(start_ms, Period.parse(second).added_to(start_ms))
         return cls(start_ms, parse_iso_ms(second))
 

@@ -228,15 +228,17 @@ def supervisor_status(status: dict[str, Any], as_json: bool) -> None:
     typer.secho(
         f"{status.get('id')}: {payload.get('detailedState', payload.get('state'))}", fg="green" if healthy else "red"
     )
-    typer.echo(
-        f"topic {payload.get('stream')}, {payload.get('partitions')} partitions, lag {payload.get('aggregateLag')}"
-    )
+    behind = payload.get("aggregateLag") if payload.get("minimumLag") else "not known"
+    if payload.get("waitingFor") or not healthy:  # what was true when the broker last answered
+        behind = f"{behind} at {payload.get('offsetsLastUpdated') or 'no time yet'}"
+    typer.echo(f"topic {payload.get('stream')}, {payload.get('partitions')} partitions, lag {behind}")
     for kind in ("activeTasks", "publishingTasks"):
         for entry in payload.get(kind, []):
-            typer.echo(f"  {entry.get('type', kind).lower()} {entry.get('id')} at {entry.get('currentOffsets')}")
+            places = ", ".join(f"{partition}:{at}" for partition, at in (entry.get("currentOffsets") or {}).items())
+            typer.echo(f"  {entry.get('type', kind).lower()} {entry.get('id')} at {places or 'no offset yet'}")
     if payload.get("stateReason"):
         typer.secho(f"  stopped: {payload['stateReason']}", fg="red")
-    for line in payload.get("waitingFor", []):
+    for line in dict.fromkeys(payload.get("waitingFor", [])):
         typer.secho(f"  waits: {line}", fg="yellow")
     for line in _folded(payload.get("recentErrors", [])):
         typer.secho(f"  {line}", fg="yellow")

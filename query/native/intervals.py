@@ -45,7 +45,7 @@ def start_as_written_ms(query: Part) -> int:
     for position, item in enumerate(_written(query) or []):
         start = parse_interval(item)[0]
         first = item.partition("/")[0]
-        if start == ETERNITY[0] and not first.startswith("P"):
+        if start == ETERNITY[0] and not first.startswith(("P", "p")):
             start = _instant(first)
         starts = [min(starts[0], start) if position else start]
     return starts[0]
@@ -77,11 +77,11 @@ def parse_interval(text: Any) -> Interval:
         InvalidQuery: it is neither, or ends before it starts.
     """
     sides = text.split("/") if isinstance(text, str) else []
-    if len(sides) != 2 or all(side.startswith("P") for side in sides):
+    if len(sides) != 2 or all(side.startswith(("P", "p")) for side in sides):
         raise InvalidQuery(f"intervals: {text!r} is not an ISO 8601 interval such as 2024-03-01/2024-03-02")
     first, second = sides
-    start = None if first.startswith("P") else parse_instant(first)
-    end = None if second.startswith("P") else parse_instant(second)
+    start = None if first.startswith(("P", "p")) else parse_instant(first)
+    end = None if second.startswith(("P", "p")) else parse_instant(second)
     if start is None:
         assert end is not None
         start = shift_ms(end, parse_span(first), -1, "UTC")

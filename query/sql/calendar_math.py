@@ -13,9 +13,9 @@ from segments.truncation import fixed_offset_ms, offset_ms, to_utc_ms, zone_of
 WEEK_ANCHOR_MS = 4 * DAY_MS  # Monday, 1970-01-05
 _PERIOD = re.compile(
     r"P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,3}))?S)?)?",
-    re.ASCII,
+    re.ASCII | re.IGNORECASE,
 )
-_HAS_ZONE = re.compile(r"[T ].*(Z|[+-]\d{2}(:?\d{2})?)$", re.ASCII)
+_HAS_ZONE = re.compile(r"[T ].*(Z|[+-]\d{2}(:?\d{2})?)$", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def parse_span(text: str) -> Span:
         InvalidQuery: not a period, or an empty one.
     """
     match = _PERIOD.fullmatch(text)
-    if match is None or text == "P":
+    if match is None or len(text) == 1:
         raise InvalidQuery(f"{text!r} is not an ISO 8601 period such as P1D or PT1H")
     years, months, weeks, days, hours, minutes, seconds, fraction = (part or "0" for part in match.groups())
     fixed_ms = int(hours) * HOUR_MS + int(minutes) * MINUTE_MS + int(seconds) * SECOND_MS
@@ -159,10 +159,10 @@ def parse_interval_ms(text: str, zone: str) -> tuple[int, int]:
     """
     parts = text.split("/")
     if len(parts) == 2:
-        start, end = (parse_time_ms(part, zone) if not part.startswith("P") else None for part in parts)
-        if start is not None and parts[1].startswith("P"):
+        start, end = (parse_time_ms(part, zone) if not part.startswith(("P", "p")) else None for part in parts)
+        if start is not None and parts[1].startswith(("P", "p")):
             end = shift_ms(start, parse_span(parts[1]), 1, zone)
-        elif end is not None and parts[0].startswith("P"):
+        elif end is not None and parts[0].startswith(("P", "p")):
             start = shift_ms(end, parse_span(parts[0]), -1, zone)
         if start is not None and end is not None:
             return start, end

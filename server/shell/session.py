@@ -15,6 +15,7 @@ from siltstone.client import Client
 from siltstone.values import ApiError, ClientError
 
 ROWS_SHOWN = 1_000
+COLUMN_CHARS = 8
 HELP = """\\d           tables                    \\d TABLE   columns of a table
 \\f FORMAT    table, vertical, csv, json, lines
 \\set KEY VALUE   query context (sqlTimeZone, timeout, ...); without a value it is taken back
@@ -55,6 +56,7 @@ class Session:
     context: dict[str, Any] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
     _typed: str = ""
+    _shown: int = 0
     names: Candidates = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,6 +103,7 @@ class Session:
             self.out.progress("")
             self.out.tell("stopped", is_error=True)
             return False
+        self._shown = count
         rows = f"{'first ' if is_cut else ''}{count:,} row{'' if count == 1 else 's'}"
         more = "; \\limit 0 shows all" if is_cut else ""
         took = f" in {_duration(self.clock() - begun)}" if self.is_timed else ""
@@ -114,11 +117,17 @@ class Session:
         names = answer.schema.names
         bound = self.limit if self.format in ("table", "vertical") and self.limit else None
         counted = _Counted(answer.rows(), bound, self.out, self.clock)
-        for piece in rendering.rendered(counted, names, self.format, self.out.width):
+        for piece in rendering.rendered(counted, names, self._format_of(len(names)), self.out.width):
             self.out.progress("")
             self.out.write(piece)
         self.out.progress("")
         return counted.count, counted.is_cut
+
+    def _format_of(self, columns: int) -> str:
+        """A table whose columns would be a few letters wide each is told a value a line."""
+        width = self.out.width
+        is_narrow = width is not None and self.format == "table" and width < columns * COLUMN_CHARS
+        return "vertical" if is_narrow else self.format
 
     def _command(self, line: str) -> bool:
         word, _, rest = line.partition(" ")
@@ -129,10 +138,10 @@ class Session:
             self._describe(rest)
         elif word == "\\e" and rest:
             self.run(f"EXPLAIN PLAN FOR {rest}")
-        elif word == "\\f" and rest in rendering.FORMATS:
-            self.format = rest
-        elif word == "\\limit" and rest.isdigit():
-            self.limit = int(rest)
+        elif word == "\\f":
+            self._choose_format(rest)
+        elif word == "\\limit":
+            self._choose_limit(rest)
         elif word == "\\timing":
             self.is_timed = not self.is_timed
             self.out.tell(f"timing is {'on' if self.is_timed else 'off'}")
@@ -140,9 +149,27 @@ class Session:
             self._set(rest)
         elif word == "\\refresh":
             self.names.forget()
-        else:
+        elif word in ("\\?", "\\h", "\\help"):
             self.out.tell(HELP.rstrip())
+        else:
+            missing = f"{word} needs a statement" if word == "\\e" else f"there is no command {word}"
+            self.out.tell(f"{missing}; these are there:\n{HELP.rstrip()}", is_error=True)
         return True
+
+    def _choose_format(self, name: str) -> None:
+        if name in rendering.FORMATS:
+            self.format = name
+            self.out.tell(f"the format is {name}")
+        else:
+            told = f"there is no format {name!r}; choose of {', '.join(rendering.FORMATS)}"
+            self.out.tell(told if name else f"the format is {self.format}", is_error=bool(name))
+
+    def _choose_limit(self, text: str) -> None:
+        if text.isdigit():
+            self.limit = int(text)
+            self.out.tell(f"{self.limit:,} rows are shown" if self.limit else "all rows are shown")
+        else:
+            self.out.tell(f"\\limit needs a number of rows (0 for all), not {text!r}", is_error=True)
 
     def _set(self, rest: str) -> None:
         key, _, value = rest.partition(" ")
@@ -163,7 +190,8 @@ class Session:
                 "SELECT COLUMN_NAME, DATA_TYPE, IS_NULLABLE FROM INFORMATION_SCHEMA.COLUMNS "
                 f"WHERE {where} ORDER BY ORDINAL_POSITION"
             )
-        self.run(sql)
+        if self.run(sql) and table and not self._shown:
+            self.out.tell(f"there is no table {table}; \\d lists them", is_error=True)
 
     def _ask_names(self) -> Names:
         try:
@@ -211,7 +239,8 @@ def _told(error: ApiError) -> str:
     place = ""
     if isinstance(where, dict) and "line" in where and "column" in where:
         place = f" (line {where['line']}, column {where['column']})"
-    return f"error: {error}{place if place not in str(error) else ''}"
+    # A text that names its place has it in brackets, as Druid's has.
+    return f"error: {error}{'' if place in str(error) or '(line [' in str(error) else place}"
 
 
 def _duration(seconds: float) -> str:

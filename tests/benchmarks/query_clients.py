@@ -15,12 +15,15 @@ from typing import Self
 
 class Clients:
     """``count`` clients that ask one statement after the other, ``rounds`` times (0: until the block ends), each the
-    same ones in turn. Afterwards ``times`` are the milliseconds each answer took, sorted; ``refused`` counts others.
+    same ones in turn, all at once every ``every_s`` (0: without a pause). Afterwards ``times`` are the milliseconds
+    each answer took, sorted; ``refused`` counts others.
     """
 
-    def __init__(self, port: int, count: int, statements: Sequence[str], use_cache: bool, rounds: int = 0) -> None:
+    def __init__(
+        self, port: int, count: int, statements: Sequence[str], use_cache: bool, *, rounds: int = 0, every_s: float = 0
+    ) -> None:
         asked = {"port": port, "count": count, "statements": statements, "use_cache": use_cache, "rounds": rounds}
-        self._asked = json.dumps(asked)
+        self._asked = json.dumps({**asked, "every_s": every_s})
         self.times: list[float] = []
         self.refused = 0
         self.wall_s = 0.0
@@ -57,8 +60,10 @@ def main() -> None:
         connection = http.client.HTTPConnection("127.0.0.1", asked["port"], timeout=300)
         connection.connect()
         ready.wait()
-        done = 0
-        while not ended.is_set() and (not asked["rounds"] or done < asked["rounds"] * len(bodies)):
+        done, first = 0, time.perf_counter()
+        while not ended.wait(max(first + done * asked["every_s"] - time.perf_counter(), 0)) and (
+            not asked["rounds"] or done < asked["rounds"] * len(bodies)
+        ):
             begun = time.perf_counter()
             body = bodies[done % len(bodies)]
             connection.request("POST", "/druid/v2/sql", body, {"Content-Type": "application/json"})

@@ -1,9 +1,9 @@
 """What fifty clients that ask all the time cost ingestion, and what ingestion costs them: with and without, in one run.
 
-A task reads a full topic as fast as it can: by itself, and while SILTSTONE_BENCH_CLIENTS (50) clients ask for the rows
-it is reading. Per reading: events a second by the clock from the first position to the last, events a CPU second
-of the task. Then the clients ask the second table, which is still, and one of them alone. SILTSTONE_BENCH_EVENTS
-(2000000) are the events of the topic.
+A task reads a full topic as fast as it can: by itself, while SILTSTONE_BENCH_CLIENTS (50) clients ask for the rows
+it is reading, all at once every SILTSTONE_BENCH_REFRESH_S (1), and while they ask without a pause. Per reading: events
+a second by the clock from the first position to the last, events a CPU second of the task. Then the clients ask the
+last table, which is still, and one of them alone. SILTSTONE_BENCH_EVENTS (2000000) are the events of the topic.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from tests.servers.topics import create_topic, produce, wait_for
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1_800)]
 EVENTS = int(os.environ.get("SILTSTONE_BENCH_EVENTS", "2000000"))
 CLIENTS = int(os.environ.get("SILTSTONE_BENCH_CLIENTS", "50"))
+REFRESH_S = float(os.environ.get("SILTSTONE_BENCH_REFRESH_S", "1"))
 PARTITIONS = 2
 DIFFERENT = 50_000
 WARM = EVENTS // 20
+TURNS = (("warm", 0, 0), ("alone", 0, 0), ("refreshed", CLIENTS, REFRESH_S), ("beside", CLIENTS, 0))
 
 
 def spec(bootstrap: str, topic: str, table: str) -> dict[str, Any]:
@@ -90,9 +92,9 @@ def test_ingestion_beside_queries(kfake: Kfake, tmp_path: Path) -> None:
         service.start()
         print(f"\n{EVENTS:,} ad events, no rollup, load {os.getloadavg()[0]:.1f}")
         rates: dict[str, tuple[float, float]] = {}
-        for table, count in (("warm", 0), ("alone", 0), ("beside", CLIENTS)):
+        for table, count, every_s in TURNS:
             service.client.submit(spec(kfake.bootstrap, topic, table))
-            clients = Clients(service.port, count, statements(table), use_cache=True)
+            clients = Clients(service.port, count, statements(table), use_cache=True, every_s=every_s)
             with ExitStack() as asking:
                 rates[table] = read_rate(service, partial(_begin, asking, clients, count))
             wait_for(partial(_has_all, service, table), what=f"all rows of {table}", seconds=120)
@@ -100,9 +102,8 @@ def test_ingestion_beside_queries(kfake: Kfake, tmp_path: Path) -> None:
                 service.client.supervisor_action(table, "terminate")
                 wait_for(lambda: not service.task_processes(), what="the task's end", seconds=240)
             clock, cpu = rates[table]
-            print(f"{table}, {count} clients: {clock:,.0f} events/s, {cpu:,.0f} a CPU second")
-        print(f"beside {CLIENTS} clients: {clients.told()}")
-        print(f"ingestion beside queries: {rates['beside'][0] / rates['alone'][0]:.2f} of alone (mark 0.90)")
+            share = f", {clock / rates['alone'][0]:.2f} of alone (mark 0.90); {clients.told()}" if count else ""
+            print(f"{table}, {count} clients: {clock:,.0f} events/s, {cpu:,.0f} a CPU second{share}")
         clients_alone(service.port)
 
 

@@ -81,6 +81,11 @@ def test_a_session_at_a_terminal(shell: Shell, world: World, tmp_path: Path) -> 
     assert "nope" in shell.expect("not found")
     shell.type("\\d clicks\r")
     assert "TIMESTAMP" in shell.expect("6 rows in")
+    shell.type("\\d clicsk\r")
+    shell.expect("there is no table clicsk")
+    for wrong, told in (("\\f xml", "no format 'xml'"), ("\\limit x", "number of rows"), ("\\dt", "no command")):
+        shell.type(f"{wrong}\r")
+        shell.expect(told)
     shell.type("SELECT wor\t")
     shell.expect("d")  # the only one that the word lacks
     shell.type(" FROM numbers LIMIT 3;\r")

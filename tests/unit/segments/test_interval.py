@@ -206,7 +206,7 @@ def test_what_is_no_period_is_refused(text: str) -> None:
 
 def test_intervals_parse_with_periods_on_either_side() -> None:
     day = Interval(ms(2015, 9, 12), ms(2015, 9, 13))
-    for text in ("2015-09-12/2015-09-13", "2015-09-12/P1D", "P1D/2015-09-13", str(day)):
+    for text in ("2015-09-12/2015-09-13", "2015-09-12/P1D", "p1d/2015-09-13", "2015-09-12t00:00z/pt24h", str(day)):
         assert Interval.parse(text) == day
     assert Interval.parse("2015-01-31/P1M").end_ms == ms(2015, 2, 28)
     assert str(Interval.ETERNITY) == "-146136543-09-08T08:23:32.096Z/146140482-04-24T15:36:27.903Z"
