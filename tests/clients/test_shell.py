@@ -83,7 +83,7 @@ def test_a_session_at_a_terminal(shell: Shell, world: World, tmp_path: Path) -> 
     assert "TIMESTAMP" in shell.expect("6 rows in")
     shell.type("\\d clicsk\r")
     shell.expect("there is no table clicsk")
-    for wrong, told in (("\\f xml", "no format 'xml'"), ("\\limit x", "number of rows"), ("\\dt", "no command")):
+    for wrong, told in (("\\f xml", "no format 'xml'"), ("\\limit x", "number of rows"), ("\\dt", "Ctrl-C stops it")):
         shell.type(f"{wrong}\r")
         shell.expect(told)
     shell.type("SELECT wor\t")
