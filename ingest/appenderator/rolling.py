@@ -26,8 +26,9 @@ def rolled_up(rows: pa.Table, schema: SegmentSchema, aggregations: Sequence[Roll
     """Rows equal in time and all dimensions become one, except where a long sum would leave 64 bits.
 
     Sorted by time, texts dictionary-encoded, rows that stay apart in their order of arrival; the rows as they are
-    where no two are equal. A list without members is equal to a missing one, and missing in what they become, but
-    a list of one missing text may stay apart from both. Runs on the calling thread alone.
+    where no two are equal. A list without members stays apart from a missing one, for it is a value where the column
+    turns out to hold arrays; so may a list of one missing text. The merge makes one of texts' lists, once it knows.
+    Runs on the calling thread alone.
     """
     if rows.num_rows < 2:
         return rows
@@ -46,18 +47,11 @@ def rolled_up(rows: pa.Table, schema: SegmentSchema, aggregations: Sequence[Roll
     fields: list[pa.Field[Any]] = []
     arrays: list[ArrowArray] = []
     for field in rows.schema:
-        column = merged.get(field.name) or _kept(columns[field.name], order, first)
+        column = merged.get(field.name) or columns[field.name].take(order[first])
         kind = _ENCODED if isinstance(column, Texts) else field.type
         fields.append(field.with_type(kind))
         arrays.append(column.to_arrow(kind))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
-
-
-def _kept(column: Column, order: Indices, first: BoolArray) -> Column:
-    """A dimension's value of each group, whose rows are equal in it."""
-    if isinstance(column, Lists) and column.mixes_nulls:
-        return column.take(order).one_per_group(first)
-    return column.take(order[first])
 
 
 def _merged(
@@ -94,14 +88,13 @@ def _column(chunked: ArrowArray) -> Column:
 
 
 def _list_codes(lists: ArrowArray) -> Codes:
-    """Numbers that are equal where lists are, no list and one without members are 0: each list as the bytes of its
-    texts' codes."""
+    """Numbers that are equal where lists are, no list is 0: each list as the bytes of its texts' codes."""
     codes = coded(lists.flatten()).codes
     lengths = np.asarray(pc.fill_null(list_lengths(lists), 0))
     ends = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32) * np.int32(codes.itemsize)
     buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(np.ascontiguousarray(codes).data)]
     joined = pa.Array.from_buffers(pa.binary(), len(lists), buffers)
-    return np.where(np.asarray(lists.is_valid()) & (lengths > 0), coded(joined).codes + np.int32(1), np.int32(0))
+    return np.where(np.asarray(lists.is_valid()), coded(joined).codes + np.int32(1), np.int32(0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,7 @@ def comparable(row: dict[str, Any], names: tuple[str, ...]) -> str:
 
 
 def key_of(row: dict[str, Any]) -> str:
-    """A list without members is as equal to a missing one as two of them are."""
-    return comparable({**row, "tags": row["tags"] or None}, KEYS)
+    return comparable(row, KEYS)
 
 
 def plain_grouping(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -88,8 +87,6 @@ def plain_grouping(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             made += group
             continue
         least = [row["least"] for row in group if row["least"] is not None]
-        if any(row["tags"] is None for row in group):
-            group[0] = {**group[0], "tags": None}
         one = {**group[0], "count": sum(counts) if counts else None, "least": min(least, default=None)}
         for name, last in (("opened", False), ("closed", True)):
             timed = [(row["__time_of:" + name], place) for place, row in enumerate(group) if row[name] is not None]
