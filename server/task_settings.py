@@ -13,6 +13,7 @@ from ingest.task.directory import write_atomically
 from ingest.task.uploads import AT_ONCE
 from ingest.wire import dumps, loads
 from segments.storage.base import DeepStorage
+from segments.storage.durable import disk_error
 from server.config import LocalStorage, S3Storage
 from server.storage import build_deep_storage
 
@@ -37,9 +38,16 @@ class TaskSettings:
     log_format: str = "console"
 
     def write(self, root: Path) -> None:
-        """Leaves the settings for tasks started from now on."""
-        root.mkdir(parents=True, exist_ok=True)
-        write_atomically(root / FILE, dumps(self))
+        """Leaves the settings for tasks started from now on.
+
+        Raises:
+            ServiceError: the disk takes no file.
+        """
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            write_atomically(root / FILE, dumps(self))
+        except OSError as error:
+            raise disk_error(error, root / FILE, "writing") from error
 
     @staticmethod
     def read(root: Path) -> TaskSettings:

@@ -217,6 +217,8 @@ class Rolling:
     def step(self) -> bool:
         """To be called again until it is True: the next is stopped only when the one before answers."""
         if self._started is not None:
+            if not self._started.alive:
+                self._started.spawn()  # as a service manager does for one that finds its disk full
             if not self._started.ready():
                 return False
             self._left, self._started = self._left[1:], None
