@@ -50,7 +50,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """The protocol of a process that may have so many files open."""
         return type("Bounded", (cls,), {"most": min(open_files // 2, CONNECTIONS_MAX)})
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # no pipe
         """Refuses one too many at once, so that none waits for a descriptor that others hold."""
         super().connection_made(transport)
         if len(self.connections) > self.most:

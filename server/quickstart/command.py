@@ -99,7 +99,7 @@ def run(options: QuickstartOptions) -> int:
     try:
         demonstration.run()
     except _Interrupted:
-        print(f"ended; the next start with this directory goes on: {demonstration.root}")
+        print(f"ended; the next start with this directory goes on: {options.data_dir.absolute()}")
         return 0
     return 0
 
@@ -107,7 +107,7 @@ def run(options: QuickstartOptions) -> int:
 class _Demonstration:
     def __init__(self, options: QuickstartOptions) -> None:
         self._options = options
-        self.root = self._root = options.data_dir.absolute()
+        self._root = options.data_dir.absolute()
         self._children: list[Child] = []
 
     def run(self) -> None:

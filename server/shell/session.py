@@ -157,12 +157,11 @@ class Session:
         return True
 
     def _choose_format(self, name: str) -> None:
-        if name in rendering.FORMATS:
-            self.format = name
-            self.out.tell(f"the format is {name}")
-        else:
-            told = f"there is no format {name!r}; choose of {', '.join(rendering.FORMATS)}"
-            self.out.tell(told if name else f"the format is {self.format}", is_error=bool(name))
+        if name and name not in rendering.FORMATS:
+            self.out.tell(f"there is no format {name!r}; choose of {', '.join(rendering.FORMATS)}", is_error=True)
+            return
+        self.format = name or self.format
+        self.out.tell(f"the format is {self.format}")
 
     def _choose_limit(self, text: str) -> None:
         if text.isdigit():

@@ -104,7 +104,7 @@ def service(listening: Service) -> Service:
 
 
 def run(service: Service, *words: str, code: int = 0, **named: str) -> str:
-    done = CliRunner().invoke(app, [*words, "--url", service.url], **named)  # type: ignore[arg-type]
+    done = CliRunner().invoke(app, [*words, "--url", service.url], **named)  # type: ignore[arg-type]  # e.g. input
     assert done.exit_code == code, done.output
     return done.output
 

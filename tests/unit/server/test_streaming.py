@@ -145,7 +145,7 @@ def test_an_answer_without_end_ends_when_its_client_leaves_though_the_engine_is_
         finally:
             endless.is_closed = True
 
-    endless.pieces = pieces  # type: ignore[method-assign]
+    endless.pieces = pieces  # type: ignore[method-assign]  # of this one query
     client = ask(endless, lambda: Client(leaves_after=3))
     assert endless.cancelled.is_set() and endless.is_closed and len(client.taken) < 50
 
