@@ -26,9 +26,8 @@ def rolled_up(rows: pa.Table, schema: SegmentSchema, aggregations: Sequence[Roll
     """Rows equal in time and all dimensions become one, except where a long sum would leave 64 bits.
 
     Sorted by time, texts dictionary-encoded, rows that stay apart in their order of arrival; the rows as they are
-    where no two are equal. A list without members stays apart from a missing one, for it is a value where the column
-    turns out to hold arrays; so may a list of one missing text. The merge makes one of texts' lists, once it knows.
-    Runs on the calling thread alone.
+    where no two are equal. What makes two keys one was done to each row when it was read
+    (``decoding.assembly``). Runs on the calling thread alone.
     """
     if rows.num_rows < 2:
         return rows

@@ -24,7 +24,6 @@ from ingest.spec import SupervisorSpec, parse_supervisor_spec
 from ingest.spec.model import Discovery
 from ingest.stream.schemas import SchemaSources
 from ingest.stream.supplier import Poll
-from segments.arrow_arrays import without_empty
 from segments.coercion import spelt
 from segments.rollup import TIME_OF_PREFIX
 from segments.schema import TIME_COLUMN, ColumnSpec, SegmentSchema
@@ -173,7 +172,7 @@ def _answer(spec: SupervisorSpec, batch: DecodedBatch, inputs: Sequence[list[Any
             data.append(entry)
     functions = aggregations(spec.data_schema)
     for key, members in groups.items():
-        rows_table = _without_empty_lists(pa.Table.from_batches([batch.rows]).take(pa.array(members)), batch.schema)
+        rows_table = pa.Table.from_batches([batch.rows]).take(pa.array(members))
         rolled = rolled_up(rows_table, batch.schema, functions) if len(members) > 1 else rows_table
         shown = rolled.slice(0, 1).to_pylist()[0]
         places[key]["parsed"] = {c.name: _shown(c, shown[c.name]) for c in columns} | {
@@ -211,20 +210,7 @@ def _rows_by_message(batch: DecodedBatch) -> dict[int, list[int]]:
 def _key(rows: pa.RecordBatch, row: int, schema: SegmentSchema) -> tuple[str, ...]:
     """What rows that roll up into one have in common."""
     names = [name for name in (TIME_COLUMN, *schema.dimensions) if name in rows.schema.names]
-    values = {name: rows.column(name)[row].as_py() for name in names}
-    texts = {column.name for column in schema.columns if column.is_list}
-    # A text without members is equal to a missing one; an array is not.
-    return tuple(repr(None if name in texts and not value else value) for name, value in values.items())
-
-
-def _without_empty_lists(rows: pa.Table, schema: SegmentSchema) -> pa.Table:
-    """Rows in which texts' lists without members are null, as a segment's rollup makes them one."""
-    for column in schema.columns:
-        if column.is_list:
-            at = rows.schema.get_field_index(column.name)
-            lists = without_empty(rows.column(at).combine_chunks())
-            rows = rows.set_column(at, rows.schema.field(at), lists)
-    return rows
+    return tuple(repr(rows.column(name)[row].as_py()) for name in names)
 
 
 def _shown(column: ColumnSpec, value: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from segments.arrow_arrays import ArrowArray, array_of, list_lengths
+from segments.arrow_arrays import ArrowArray, array_of
 from segments.parquet.blobs import Blobs
 
 Indices = npt.NDArray[np.int64]
@@ -167,19 +167,6 @@ class Lists:
 
     def to_arrow(self, arrow_type: pa.DataType) -> ArrowArray:
         return self.values
-
-    def one_per_group(self, first: BoolArray) -> "Lists":
-        """Of sorted rows the list of each group, whose lists rank equal: null where a list of the group is."""
-        kept = self.take(np.flatnonzero(first))
-        if not self.mixes_nulls:
-            return kept
-        missing = np.logical_or.reduceat(~self.valid, np.flatnonzero(first))
-        return Lists(pc.if_else(array_of(missing), pa.scalar(None, kept.values.type), kept.values), kept.rank_all)
-
-    @property
-    def mixes_nulls(self) -> bool:
-        """Whether both nulls and lists without members occur, which may rank equal."""
-        return bool(self.values.null_count) and pc.min(list_lengths(self.values)).as_py() == 0
 
     @cached_property
     def _all(self) -> Codes:

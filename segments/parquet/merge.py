@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from segments.arrow_arrays import ArrowArray
-from segments.parquet.columns import BoolArray, Column, Indices, Lists, Numbers
+from segments.parquet.columns import BoolArray, Column, Indices, Numbers
 from segments.parquet.footer import SegmentFileMeta
 from segments.parquet.regroup import merge_groups, unmerged_starts
 from segments.parquet.slices import slices_of
@@ -44,8 +44,8 @@ def merge_spills(
     marks are ignored and found anew: the result's schema marks exactly the columns of which a row has several
     values, and of the others those with an empty list. With ``aggregations`` (one per metric, or None: no rollup) rows
     equal in time and all dimensions become one, except where a long sum would leave 64 bits: such rows stay as they
-    are. A missing text and a list without members are equal, and null together. Rows that cannot be merged any more
-    keep their order of arrival.
+    are. A list without members and a missing one are two keys, which the rows of a text do not have both. Rows that
+    cannot be merged any more keep their order of arrival.
 
     The file is whole, synced and under its name when this returns.
 
@@ -120,7 +120,7 @@ def _rolled_up(
     for name, column in columns.items():
         aggregation = functions.get(name)
         if aggregation is None:
-            merged[name] = column.one_per_group(first) if isinstance(column, Lists) else column.take(starts)
+            merged[name] = column.take(starts)
             continue
         times = None
         if aggregation.time_column is not None:

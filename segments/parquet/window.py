@@ -175,8 +175,7 @@ def _gather_lists(windows: Sequence[Window], name: str) -> Lists:
     valid = np.concatenate(valids) & ((all_lengths != 1) | ~missing)
     mask = None if valid.all() else array_of(~valid)
     lists = lists_of(offsets, flat, mask)
-    # Rows that differ only in having no list or an empty one lie together, and roll up into one.
-    return Lists(lists, lambda: _list_ranks(offsets, flat, valid & (all_lengths > 0)))
+    return Lists(lists, lambda: _list_ranks(offsets, flat, valid))
 
 
 def _gather_arrays(windows: Sequence[Window], name: str, arrow_type: pa.DataType) -> Lists:

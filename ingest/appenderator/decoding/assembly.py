@@ -11,7 +11,7 @@ from ingest.appenderator.decoding.batch import Ints
 from ingest.appenderator.decoding.columns import ColumnReader, as_strings_where_single, cut_at_bytes, first_texts
 from ingest.appenderator.decoding.plan import Kind, Plan, PlannedMetric
 from ingest.spec.model import DataSchema, Metric
-from segments.arrow_arrays import ArrowArray, array_of
+from segments.arrow_arrays import ArrowArray, array_of, without_empty
 from segments.arrow_schema import tagged
 from segments.filter.evaluate import passing_rows
 from segments.rollup import MergeFunction, RollupAggregation
@@ -55,6 +55,8 @@ def assemble(
     stored = [(dimension.name, columns[at], readers[at]) for dimension, at in plan.dimensions]
     for name, array, reader in [*stored, *((name, *found) for name, found in discovered.items())]:
         array = array if mask is None else array.filter(mask)
+        if plan.schema.rollup:
+            array = _as_key(array, is_text=reader.field.kind is Kind.STRING)
         if reader.field.kind is Kind.STRING:
             array = as_strings_where_single(array)
         arrays.append(array)
@@ -73,6 +75,17 @@ def assemble(
     schema = SegmentSchema.of(specs, plan.schema.query_granularity, plan.schema.rollup)
     rows = tagged(pa.Table.from_arrays(arrays, names=names), schema)
     return schema, pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
+
+
+def _as_key(values: ArrowArray, *, is_text: bool) -> ArrowArray:
+    """A dimension of rows that roll up, with one value for what is no difference between two of them.
+
+    A text's list without members is null, and zero has no sign. That is so for every row: what becomes of one never
+    depends on those beside it in its batch or its segment. An empty array stays one, which null is not.
+    """
+    if is_text and pa.types.is_list(values.type):
+        return without_empty(values)
+    return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
 
 
 class _Inputs:
