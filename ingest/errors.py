@@ -12,6 +12,7 @@
         ├── LeadershipLost         a newer overlord leads; nothing was written
         ├── AttemptRefused         a task attempt's token is unknown, ended or fenced
         ├── OverlordUnreachable    a task or worker could not reach any overlord
+        │   └── OtherDatabase      who answered belongs to another installation; nothing was asked of it
         ├── TaskUnreachable        the overlord could not reach a task
         ├── CommandRefused         a task was reached and does not obey a command
         └── RequestRefused         the overlord was reached and does not grant a request
@@ -118,6 +119,12 @@ class OverlordUnreachable(IngestError):
 
     retryable = True
     effect_known_absent = False
+
+
+class OtherDatabase(OverlordUnreachable):
+    """An overlord answered that works on another metadata database, so it is not the caller's: as if nobody had."""
+
+    effect_known_absent = True
 
 
 class TaskUnreachable(IngestError):

@@ -33,6 +33,7 @@ from server.api.trail import trail_router
 from server.api.verify import verify_router
 from server.api.worker import worker_router
 from server.avatica.service import AvaticaService
+from server.belonging import Belonging
 from server.direct import Direct
 from server.forwarding import READ_S, Forwarding
 from server.metrics import Metrics
@@ -49,6 +50,7 @@ ANSWER_S: Final = 10.0
 
 def build_app(parts: Parts) -> ASGIApp:
     """The application; every service in ``parts`` must be ready to be asked."""
+    database = "" if parts.store is None else parts.store.database_id()
     app = FastAPI(title="Siltstone", version=siltstone.__version__, docs_url=None, redoc_url=None)
     describe(app)
     install_error_answers(app)
@@ -85,8 +87,8 @@ def build_app(parts: Parts) -> ASGIApp:
     inner: ASGIApp = Direct(app, {path + end: run for path, run in endpoints.items() for end in ("", "/")})
     if "api" in parts.settings.roles:
         longest_s = parts.settings.query.timeout_ms / 1_000
-        inner = Forwarding(inner, ProcessTargets(parts), max(READ_S, longest_s + ANSWER_S))
-    return Measured(inner, parts.metrics)
+        inner = Forwarding(inner, ProcessTargets(parts), max(READ_S, longest_s + ANSWER_S), database)
+    return Belonging(Measured(inner, parts.metrics), database)
 
 
 def _include_queries(app: FastAPI, queries: QueryServices) -> dict[str, Endpoint]:

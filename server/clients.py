@@ -10,7 +10,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 import orjson
 
-from ingest.errors import AttemptRefused, CommandRefused, OverlordUnreachable, RequestRefused, TaskUnreachable
+from ingest.errors import (
+    AttemptRefused,
+    CommandRefused,
+    OtherDatabase,
+    OverlordUnreachable,
+    RequestRefused,
+    TaskUnreachable,
+)
 from ingest.offsets import OffsetMap
 from ingest.protocol import (
     AllocateRequest,
@@ -37,7 +44,7 @@ from ingest.wire import dumps, from_json
 from query.source import LiveAttempt
 from segments.errors import ServiceError
 from segments.live import ChunkInfo, LiveAnswer, LiveAsk
-from server.http_pool import HttpPool, Unanswered
+from server.http_pool import HttpPool, Stranger, Unanswered
 from server.task_control import COMMANDS, TOKEN_HEADER
 
 T = TypeVar("T")
@@ -62,17 +69,20 @@ class OverlordCaller:
         self._lock = threading.Lock()
         self._leader = self._urls[0]
 
-    def call(self, path: str, body: bytes, headers: dict[str, str], read_s: float) -> tuple[Any, bool]:
-        """The leader's answer as JSON values.
+    def call(
+        self, path: str, body: bytes, headers: dict[str, str], read_s: float, database: str = ""
+    ) -> tuple[Any, bool]:
+        """The leader's answer as JSON values; only of a service of ``database``, where it is named.
 
         Raises:
             OverlordUnreachable: nobody answered; ``effect_known_absent`` on it says whether some
-                overlord may have acted.
+                overlord may have acted. OtherDatabase, if somebody else answered.
             AttemptRefused, RequestRefused: as the overlord says.
         """
         with self._lock:
             candidates = [self._leader, *(url for url in self._urls if url != self._leader)]
         tried: list[str] = []
+        strange: list[str] = []
         maybe_sent = False
         while candidates:
             url = candidates.pop(0)
@@ -80,8 +90,11 @@ class OverlordCaller:
                 continue
             tried.append(url)
             try:
-                status, data = self._pool.request("POST", url + path, body=body, headers=headers, read_s=read_s)
+                status, data = self._pool.request(
+                    "POST", url + path, body=body, headers=headers, read_s=read_s, database=database
+                )
             except Unanswered as error:
+                strange += [str(error)] if isinstance(error, Stranger) else []
                 maybe_sent = maybe_sent or error.sent
                 continue
             if status == 200:
@@ -91,7 +104,8 @@ class OverlordCaller:
             hint = self._judge(status, data, url)
             if hint is not None:
                 candidates.insert(0, hint)
-        error_ = OverlordUnreachable(f"no overlord leads at {', '.join(tried)}")
+        kind = OtherDatabase if strange else OverlordUnreachable
+        error_ = kind("; ".join([f"no overlord leads at {', '.join(tried)}", *strange]))
         error_.effect_known_absent = not maybe_sent
         raise error_
 
@@ -111,14 +125,16 @@ class OverlordCaller:
 
 
 class HttpOverlordActions:
-    """``ingest.task.ports.OverlordActions`` over HTTP, for one attempt."""
+    """``ingest.task.ports.OverlordActions`` over HTTP, for one attempt, which obeys nobody but the service of its
+    ``database``."""
 
-    def __init__(self, urls: Sequence[str], pool: HttpPool, token: str) -> None:
+    def __init__(self, urls: Sequence[str], pool: HttpPool, token: str, database: str = "") -> None:
         self._caller = OverlordCaller(urls, pool)
+        self._database = database
         self._headers = {"Content-Type": "application/json", TOKEN_HEADER: token}
 
     def _ask(self, name: str, message: object, kind: Any, read_s: float = ACTION_S) -> Any:
-        answer, _ = self._caller.call(ACTIONS_PATH + name, dumps(message), self._headers, read_s)
+        answer, _ = self._caller.call(ACTIONS_PATH + name, dumps(message), self._headers, read_s, self._database)
         return None if kind is None else from_json(kind, answer)
 
     def register(self, hello: TaskHello) -> TaskWelcome:
@@ -170,7 +186,8 @@ class HttpWorkers:
 
     def beat(self, beat: WorkerHeartbeat) -> WorkerOrders:
         try:
-            answer, _ = self._caller.call(BEAT_PATH, dumps(beat), self._headers, beat.wait_ms / 1_000 + ACTION_S)
+            read_s = beat.wait_ms / 1_000 + ACTION_S
+            answer, _ = self._caller.call(BEAT_PATH, dumps(beat), self._headers, read_s, beat.database)
         except (AttemptRefused, RequestRefused) as error:
             raise OverlordUnreachable(f"the overlord refused this worker: {error}") from error
         return from_json(WorkerOrders, answer)

@@ -22,6 +22,7 @@ from anyio import CapacityLimiter, to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from segments.errors import ServiceError
+from server.http_pool import DATABASE_HEADER, stranger
 
 if TYPE_CHECKING:
     import httpx2
@@ -102,10 +103,11 @@ class _ClientGone(Exception):
 class Forwarding:
     """The middleware."""
 
-    def __init__(self, app: ASGIApp, targets: Targets, read_s: float = READ_S) -> None:
+    def __init__(self, app: ASGIApp, targets: Targets, read_s: float = READ_S, database: str = "") -> None:
         """``read_s``: how long another process may be silent before its answer or in the middle of it; longer than
-        any query may take."""
+        any query may take. ``database``: who answers for another one is not there."""
         self._app = app
+        self._database = database
         self._targets = targets
         self.read_s = read_s
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = WeakKeyDictionary()
@@ -206,7 +208,7 @@ class Forwarding:
             call.scope["method"],
             call.url(address),
             content=call.body or None,
-            headers=[*_kept(call.scope["headers"], target.drop), *target.headers(), (FORWARDED, b"1")],
+            headers=[*_kept(call.scope["headers"], target.drop), *target.headers(), *self._marks()],
             timeout=httpx2.Timeout(self.read_s, connect=CONNECT_S),
         )
         sent = asyncio.ensure_future(self._client().send(request, stream=True))
@@ -215,7 +217,7 @@ class Forwarding:
                 if target.repeats and not await self._look(self._targets.is_alive, address):
                     log.warning("query taken away from a node that is gone", node=address)
                     return None
-            return sent.result()
+            return await self._ours(sent.result(), address)
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
             return None
         except httpx2.HTTPError as error:
@@ -226,6 +228,19 @@ class Forwarding:
             raise _Unknown(f"the connection to {address} broke; whether it acted is unknown") from error
         finally:
             sent.cancel()
+
+    def _marks(self) -> Headers:
+        named = [(DATABASE_HEADER.encode(), self._database.encode())] if self._database else []
+        return [*named, (FORWARDED, b"1")]
+
+    async def _ours(self, answer: httpx2.Response, address: str) -> httpx2.Response | None:
+        """The answer, if a process of this installation gave it. Another's has done nothing here."""
+        strange = stranger(self._database, answer.status_code, answer.headers.get(DATABASE_HEADER))
+        if strange is None:
+            return answer
+        await answer.aclose()
+        log.warning("asked elsewhere", node=address, error=strange)
+        return None
 
     def _client(self) -> httpx2.AsyncClient:
         """One for the running event loop."""

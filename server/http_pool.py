@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import urllib3
 from urllib3.exceptions import HTTPError
 
+DATABASE_HEADER: Final = "X-Siltstone-Database"
+"""Of a request: whose service it is for. Of an answer: whose service gave it."""
 CONNECT_S = 0.5
 """Processes are near and listen from their start: who does not accept at once is not there."""
 
@@ -17,6 +20,10 @@ class Unanswered(Exception):
     def __init__(self, message: str, *, sent: bool) -> None:
         self.sent = sent
         super().__init__(message)
+
+
+class Stranger(Unanswered):
+    """Somebody answered who is not of the caller's installation."""
 
 
 class HttpPool:
@@ -39,13 +46,17 @@ class HttpPool:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         read_s: float,
+        database: str = "",
     ) -> tuple[int, bytes]:
-        """Status and body of the answer.
+        """Status and body of the answer. Where ``database`` is named, that of its service: who answers for another
+        one, or for none, is a Stranger.
 
         A kept connection that the peer closed meanwhile is replaced once: such a request was not
         taken. Raises Unanswered.
         """
         timeout = urllib3.Timeout(connect=CONNECT_S, read=read_s)
+        if database:
+            headers = {**(headers or {}), DATABASE_HEADER: database}
         for fresh in (False, True):
             try:
                 reply = self._pool.request(
@@ -61,8 +72,22 @@ class HttpPool:
             except HTTPError as error:
                 raise Unanswered(f"{url}: {error}", sent=True) from error
             else:
+                named = reply.headers.get(DATABASE_HEADER)
+                strange = stranger(database, reply.status, named)
+                if strange is not None:  # one that names another database has certainly not acted on ours
+                    raise Stranger(f"{url}: {strange}", sent=named is None)
                 return reply.status, reply.data
         raise AssertionError("unreachable")
 
     def close(self) -> None:
         self._pool.clear()
+
+
+def stranger(database: str, status: int, named: str | None) -> str | None:
+    """Why an answer to a request for ``database`` is not its service's; None when it is. One that says 503 and no
+    name may be ours that starts or stops: it has done nothing, whoever it is."""
+    if not database or named == database or (named is None and status == 503):
+        return None
+    if named is None:
+        return f"another service listens there (status {status}, and it does not say whose it is)"
+    return f"a service of another metadata database ({named}) listens there"

@@ -20,10 +20,11 @@ PATH = "/druid/indexer/v1/supervisor?state"
 class LeaderView:
     """Asks whoever leads by the store, then the configured overlords. Safe from any thread."""
 
-    def __init__(self, directory: Directory, pool: HttpPool, own_address: str) -> None:
+    def __init__(self, directory: Directory, pool: HttpPool, own_address: str, database: str = "") -> None:
         self._directory = directory
         self._pool = pool
         self._own = own_address
+        self._database = database
 
     def supervisors(self) -> dict[str, Mapping[str, Any]]:
         """State and health by supervisor, in one call; empty when nobody who leads answers."""
@@ -33,7 +34,9 @@ class LeaderView:
             try:
                 # Marked as forwarded: who does not lead says so instead of asking yet another.
                 headers = {FORWARDED.decode(): "1"}
-                status, body = self._pool.request("GET", f"http://{address}{PATH}", headers=headers, read_s=READ_S)
+                status, body = self._pool.request(
+                    "GET", f"http://{address}{PATH}", headers=headers, read_s=READ_S, database=self._database
+                )
                 listed = orjson.loads(body) if status == 200 else None
             except (Unanswered, orjson.JSONDecodeError) as error:
                 _log.warning("leader_silent", address=address, error=str(error))

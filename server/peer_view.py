@@ -25,24 +25,29 @@ class PeerView:
     """Asks all of them at once; who does not answer in five seconds is told with None, and named in the log. ``own``
     are this process's settings, secrets masked, and ``queries`` what runs here. Safe from any thread."""
 
-    def __init__(self, directory: Directory, pool: HttpPool, own_address: str, own: Mapping[str, Any]) -> None:
+    def __init__(
+        self, directory: Directory, pool: HttpPool, own_address: str, own: Mapping[str, Any], database: str = ""
+    ) -> None:
         self._directory = directory
         self._pool = pool
         self._own_address = own_address
         self._own = own
+        self._database = database
         self.own_queries: Queries = list
 
     def properties(self) -> Iterator[tuple[NodeRecord, Mapping[str, Any] | None]]:
         """The settings of each process, as nested as in its file; None of one that does not answer."""
         nodes = [node for node in self._directory.nodes() if node.address]
-        for node, found in zip(nodes, self._all([n.address for n in nodes], "/status/properties"), strict=True):
+        answers = self._all([(n.address, self._database_of(n)) for n in nodes], "/status/properties")
+        for node, found in zip(nodes, answers, strict=True):
             settings = self._own if node.address == self._own_address else found
             yield node, settings if isinstance(settings, dict) else None
 
     def queries(self) -> Iterator[tuple[str, list[dict[str, Any]] | None]]:
         """The queries of each query node; None of one that does not answer."""
         addresses = self._directory.query_nodes()
-        for address, found in zip(addresses, self._all(addresses, "/druid/v2/sql/queries"), strict=True):
+        answers = self._all([(address, self._database) for address in addresses], "/druid/v2/sql/queries")
+        for address, found in zip(addresses, answers, strict=True):
             if address == self._own_address:
                 yield address, masked(self.own_queries())
             elif isinstance(found, dict) and isinstance(found.get("queries"), list):
@@ -50,20 +55,26 @@ class PeerView:
             else:
                 yield address, None
 
-    def _all(self, addresses: list[str], path: str) -> list[Any]:
-        """The JSON each says; None of who says none, and of this process, which need not ask itself."""
-        if not any(address != self._own_address for address in addresses):
-            return [None] * len(addresses)
-        with ThreadPoolExecutor(AT_ONCE, "peers") as calls:
-            return list(calls.map(lambda address: self._asked(address, path), addresses))
+    def _database_of(self, node: NodeRecord) -> str:
+        """A middle manager alone knows of no database."""
+        return self._database if {"overlord", "query", "api"} & set(node.roles) else ""
 
-    def _asked(self, address: str, path: str) -> Any:
+    def _all(self, asked: list[tuple[str, str]], path: str) -> list[Any]:
+        """The JSON each says; None of who says none, and of this process, which need not ask itself."""
+        if not any(address != self._own_address for address, _ in asked):
+            return [None] * len(asked)
+        with ThreadPoolExecutor(AT_ONCE, "peers") as calls:
+            return list(calls.map(lambda each: self._asked(each[0], each[1], path), asked))
+
+    def _asked(self, address: str, database: str, path: str) -> Any:
         if address == self._own_address:
             return None
         try:
             # Marked as forwarded: it speaks for itself and asks no other.
             headers = {FORWARDED.decode(): "1"}
-            status, body = self._pool.request("GET", f"http://{address}{path}", headers=headers, read_s=READ_S)
+            status, body = self._pool.request(
+                "GET", f"http://{address}{path}", headers=headers, read_s=READ_S, database=database
+            )
             if status == 200:
                 return orjson.loads(body)
             trouble = f"status {status}"

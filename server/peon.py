@@ -131,7 +131,7 @@ def _run_held(directory: AttemptDirectory, spec: TaskSpec, settings: TaskSetting
         older = restorable(directory.path.parent, spec, has_rows)
         rows = AppenderRows(directory, spec, clock, older, registry_schemas)
         stack.callback(rows.close)
-        actions = HttpOverlordActions(settings.overlord_urls, pool, spec.token)
+        actions = HttpOverlordActions(settings.overlord_urls, pool, spec.token, spec.database)
 
         def supplier(posted: dict[str, Any], parts: frozenset[str]) -> RecordSupplier:
             return kafka_reader(posted, spec.topic_id, parts, spec.places)

@@ -112,13 +112,14 @@ class Services:
         directory = Directory(store, clock, settings.overlord.urls)
         queries = None
         if store is not None and catalog is not None and "query" in settings.roles:
-            leader = LeaderView(directory, self._pool, self._address)
-            peers = PeerView(directory, self._pool, self._address, masked(settings.model_dump(mode="json")))
+            leader = LeaderView(directory, self._pool, self._address, store.database_id())
+            shown = masked(settings.model_dump(mode="json"))
+            peers = PeerView(directory, self._pool, self._address, shown, store.database_id())
             system = StoreSystemTables(store, overlord, directory, leader, peers)
             queries = self._query_node(catalog, storage, system, store, detail)
             peers.own_queries = queries.queries
             node = self._queries = queries
-            self._health.add_probe(lambda: _trouble(node))
+            self._health.add_probe(lambda: _concern("query", str(node.status()["trouble"])))
         if store is not None:
             own = NodeRecord(data.node, settings.roles, self._address, clock.now_ms(), {}, detail)
             monitor.announce(Announcement(store, overlord, clock, own))
@@ -316,6 +317,7 @@ class Services:
             self._clock,
         )
         middle_manager.start()
+        self._health.add_probe(lambda: _concern("middle_manager", middle_manager.trouble))
 
         def stop() -> None:
             middle_manager.stop()
@@ -328,9 +330,8 @@ class Services:
         return middle_manager
 
 
-def _trouble(node: QueryNode) -> dict[str, str]:
-    trouble = str(node.status()["trouble"])
-    return {"query": trouble} if trouble else {}
+def _concern(name: str, trouble: str) -> dict[str, str]:
+    return {name: trouble} if trouble else {}
 
 
 def advertised_host(settings: Settings) -> str:

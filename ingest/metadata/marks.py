@@ -31,16 +31,19 @@ SEALED_MAX: Final = 1_000
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A moment of the database, never more than it held: generation and heartbeats of leaders, versions by
-    table, and per (supervisor, group) the last sequence whose end was saved."""
+    table, per (supervisor, group) the last sequence whose end was saved, and which database it is."""
 
     generation: int = 0
     beats: int = 0
     versions: Mapping[str, int] = field(default_factory=dict)
     sealed: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    database: str = ""
 
     def missing_in(self, found: Seen) -> str | None:
         """In plain words what ``found`` lacks; None when it holds all of this. Its ``sealed`` names those of
         ours that have an end there."""
+        if self.database and found.database and self.database != found.database:
+            return f"it was database {self.database} and is {found.database}, another one"
         for name, version in self.versions.items():
             there = found.versions.get(name)
             if there is None or there < version:
@@ -64,13 +67,24 @@ class Marks:
         self._generation = self._beats = 0
         self._versions: dict[str, int] = {}
         self._sealed: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._database = ""
         self._saved: Seen | None = None
         self._load()
 
     def seen(self) -> Seen:
         """What any later moment of the same database holds. Ask before the moment is read."""
         with self._lock:
-            return Seen(self._generation, self._beats, dict(self._versions), dict(self._sealed))
+            return Seen(self._generation, self._beats, dict(self._versions), dict(self._sealed), self._database)
+
+    @property
+    def database(self) -> str:
+        """Which database it is; empty while that is not known."""
+        return self._database
+
+    def note_database(self, name: str) -> None:
+        """The first one stays: another has to show that it is the same."""
+        with self._lock:
+            self._database = self._database or name
 
     def version_of(self, datasource: str) -> int:
         """The table's furthest version; 0 when it was never seen."""
@@ -101,6 +115,7 @@ class Marks:
         if self._path is None or not self._is_news(seen):
             return
         document = {
+            "database": seen.database,
             "generation": seen.generation,
             "beats": seen.beats,
             "versions": seen.versions,
@@ -127,6 +142,7 @@ class Marks:
         try:
             document = orjson.loads(self._path.read_bytes())
             self.note_leader(int(document["generation"]), int(document["beats"]))
+            self.note_database(str(document.get("database", "")))
             self.note_versions({str(name): int(version) for name, version in document["versions"].items()})
             for supervisor, group, number in document["sealed"]:
                 self.note_sealed(SequenceRef(str(supervisor), int(group), int(number)))

@@ -29,6 +29,9 @@ from ingest.metadata.store import StoreConflict
 class MemoryLeadership(MemoryBase):
     """Who leads and which servers live."""
 
+    def database_id(self) -> str:
+        return self.state.database
+
     def leadership(self) -> Leadership | None:
         with self._lock:
             return self._leadership()

@@ -103,6 +103,7 @@ class MemoryState:
     segments: dict[str, dict[str, SegmentEntry]] = field(default_factory=dict)
     changes: dict[str, list[tuple[int, str]]] = field(default_factory=dict)  # (version, segment id), growing
     tables: dict[str, int] = field(default_factory=dict)
+    database: str = "in-memory"
 
     def copy(self) -> MemoryState:
         """An independent state; costs one shallow copy per dictionary."""

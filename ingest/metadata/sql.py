@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ingest.metadata.engine import open_engine
-from ingest.metadata.marks import Marks
+from ingest.metadata.marks import Marks, Seen
 from ingest.metadata.schema import check_schema, is_empty, migrate_engine
 from ingest.metadata.sql_attempts import SqlAttempts
 from ingest.metadata.sql_leadership import SqlLeadership, SqlSupervisors
 from ingest.metadata.sql_lookups import SqlLookups
+from ingest.metadata.sql_marks import found_in
 from ingest.metadata.sql_offsets import SqlOffsets
 from ingest.metadata.sql_places import SqlPlaces
 from ingest.metadata.sql_publish import SqlPublishing
@@ -36,8 +37,12 @@ class SqlMetadataStore(
 
     def check(self) -> None:
         check_schema(self.session.engine)
-        expected = self.session.marks.seen()
+        marks = self.session.marks
+        expected = marks.seen()
         self.session.read(lambda connection: self.session.judge(connection, expected))
+        if not marks.database:
+            found = self.session.read(lambda connection: found_in(connection, Seen()))
+            marks.note_database(found.database)
 
     def close(self) -> None:
         self.session.close()

@@ -35,6 +35,9 @@ from ingest.metadata.store import StoreConflict
 class SqlLeadership(SqlBase):
     """Who leads and which servers live."""
 
+    def database_id(self) -> str:
+        return self.session.marks.database
+
     def leadership(self) -> Leadership | None:
         row = self._read(lambda connection: _leadership(connection, lock=False))
         if row is not None:

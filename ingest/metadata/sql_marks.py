@@ -17,11 +17,11 @@ RAISED: Final = "siltstone_raised"
 
 def found_in(connection: Connection, expected: Seen) -> Seen:
     """The database now, as far as ``expected`` asks for it."""
-    leader = connection.execute(sa.select(t.leadership.c.generation)).scalar_one()
+    leader = connection.execute(sa.select(t.leadership.c.generation, t.leadership.c.database_id)).one()
     beats = connection.execute(sa.select(t.leader_heartbeat.c.beats)).scalar_one()
     rows = connection.execute(sa.select(t.datasources.c.datasource, t.datasources.c.version))
     versions = {row.datasource: row.version for row in rows}
-    return Seen(leader, beats, versions, _sealed(connection, expected))
+    return Seen(leader.generation, beats, versions, _sealed(connection, expected), leader.database_id or "")
 
 
 def _sealed(connection: Connection, expected: Seen) -> dict[tuple[str, int], int]:

@@ -67,6 +67,9 @@ class StoreConflict(IngestError):
 class LeadershipStore(Protocol):
     """Who leads (PR-23, PR-25)."""
 
+    def database_id(self) -> str:
+        """Drawn with the schema and kept by every copy; empty when nobody drew one. Known once ``check`` passed."""
+
     def leadership(self) -> Leadership | None:
         """Who leads; None when nobody ever did or the last leader resigned (take it at once)."""
 
@@ -78,7 +81,6 @@ class LeadershipStore(Protocol):
 
     def beat(self, generation: int) -> None:
         """Raises the heartbeat counter, a row of its own that no publish locks."""
-        ...
 
     def testify(self, generation: int, versions: Mapping[str, int]) -> None:
         """Somebody saw this generation lead, and these versions. Raises StoreWentBack, and every later call does,
@@ -87,7 +89,6 @@ class LeadershipStore(Protocol):
 
     def resign(self, generation: int) -> None:
         """Lets a standby take over at once (a graceful stop)."""
-        ...
 
     def renew_node(
         self,
@@ -99,7 +100,6 @@ class LeadershipStore(Protocol):
         detail: dict[str, Any],
     ) -> None:
         """Renews a server's lease row; a query node's acknowledged versions never go back."""
-        ...
 
     def forget_node(self, node: str) -> None: ...
 

@@ -107,6 +107,7 @@ leadership = Table(
     _big("generation"),
     _name("node", nullable=True),
     _name("address", nullable=True),
+    _name("database_id", nullable=True),
     CheckConstraint("id = 1", name="one_row"),
 )
 leader_heartbeat = Table("leader_heartbeat", metadata, _key("id", Integer), _big("generation"), _big("beats"))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ingest.clock import Clock
-from ingest.errors import IngestError, OverlordUnreachable, SpecError, StoreUnreachable
+from ingest.errors import IngestError, OtherDatabase, OverlordUnreachable, SpecError, StoreUnreachable
 from ingest.metadata.records import DesiredState, Leadership, ResetWish, SupervisorRecord
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
@@ -145,15 +145,18 @@ class Overlord:
         return self.leading().actions
 
     def beat(self, beat: WorkerHeartbeat) -> WorkerOrders:
-        """``ingest.worker.ports.OverlordWorkers``."""
+        """``ingest.worker.ports.OverlordWorkers``. Raises OtherDatabase."""
         term = self.leading()
+        own = self._ports.store.database_id()
+        if beat.database and own and beat.database != own:
+            raise OtherDatabase(f"the tasks of worker {beat.worker} belong to database {beat.database}, not to {own}")
         if beat.generation > term.generation:
             # Either this leader has been replaced, or the database has lost a leader.
             try:
                 self._ports.store.testify(beat.generation, {})
             except StoreUnreachable as error:
                 raise OverlordUnreachable(str(error)) from error
-        return term.roster.beat(beat)
+        return replace(term.roster.beat(beat), database=own)
 
     def workers(self) -> list[tuple[WorkerHeartbeat, int]]:
         """Middle managers as last heard, with the age of their beat in milliseconds."""

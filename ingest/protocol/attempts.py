@@ -33,7 +33,8 @@ class TaskSpec:
 
     ``sequences`` are the group's unpublished sequences in order, the open one last. ``specs`` maps
     spec version to the supervisor spec (JSON object) each of them was opened under. ``places`` say
-    what the group's partitions stand for where ``topic`` is a pattern's.
+    what the group's partitions stand for where ``topic`` is a pattern's. ``database`` names the metadata
+    database that knows the attempt; empty from an overlord of a time before they had names.
     """
 
     task_id: str
@@ -50,6 +51,7 @@ class TaskSpec:
     committer: bool
     protocol: int = PROTOCOL_VERSION
     places: tuple[Place, ...] = ()
+    database: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,8 @@ class KeptRows:
 @dataclass(frozen=True, slots=True)
 class WorkerHeartbeat:
     """A middle manager's state, sent at least once a second; the reply may be long-polled. ``generation`` is the
-    highest whose orders it has taken, ``kept`` what it asks about now and then: whether it may go."""
+    highest whose orders it has taken, ``kept`` what it asks about now and then: whether it may go. ``database`` is
+    the one that its attempts belong to; empty while it holds none."""
 
     worker: str
     address: str
@@ -59,6 +60,7 @@ class WorkerHeartbeat:
     wait_ms: int = 0
     generation: int = 0
     kept: tuple[KeptRows, ...] = ()
+    database: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +72,4 @@ class WorkerOrders:
     kill: tuple[str, ...]  # tokens whose process must end now
     acknowledged: tuple[str, ...]  # ended tokens that need not be repeated
     unneeded: tuple[str, ...] = ()  # of those kept: nothing of them is unpublished
+    database: str = ""  # whose orders they are

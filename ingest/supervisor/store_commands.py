@@ -201,6 +201,7 @@ class StoreCommands:
             specs=self.specs(config, sequences),
             committer=attempt.committer,
             places=tuple(place for place in places if place.number in mine),
+            database=self._store.database_id(),
         )
 
     def specs(self, config: SupervisorConfig, sequences: tuple[SequenceRecord, ...]) -> dict[int, dict[str, Any]]:

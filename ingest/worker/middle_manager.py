@@ -19,13 +19,13 @@ from pathlib import Path
 import structlog
 
 from ingest.clock import Clock
-from ingest.errors import IngestError, OverlordUnreachable
+from ingest.errors import IngestError, OtherDatabase, OverlordUnreachable
 from ingest.protocol import EndedTask, RunningTask, TaskSpec, WorkerHeartbeat, WorkerOrders
 from ingest.task.directory import AttemptDirectory, write_atomically
 from ingest.wire import WireError
 from ingest.worker.held_task import HeldTask, close_never_started, end_of, find_running, hold_started
 from ingest.worker.ports import LaunchFailed, OverlordWorkers, TaskChallenge, TaskLauncher
-from ingest.worker.retention import EndedSweep, bound_log
+from ingest.worker.retention import EndedSweep, bound_log, database_of
 
 log = structlog.get_logger()
 
@@ -78,12 +78,14 @@ class MiddleManager:
         self._clock = clock
         self._enabled = True
         self._lock = threading.RLock()
-        self._ended_one = threading.Condition(self._lock)
         self._orders_lock = threading.Lock()
         self._held: dict[str, HeldTask] = {}
         self._ended: dict[str, tuple[EndedTask, AttemptDirectory]] = {}
         self._unsettled: dict[str, tuple[TaskSpec, AttemptDirectory]] = {}
         self._generation = 0
+        self._database = ""  # whose the attempts under the root are; anybody's while there are none
+        self.trouble = ""
+        """That who answers as the overlord is not that of the tasks here; empty while all is well."""
         self._stopping = threading.Event()
         self._wake_read, self._wake_write = -1, -1
         self._root_lock = -1
@@ -117,25 +119,6 @@ class MiddleManager:
         for descriptor in (self._wake_read, self._wake_write, self._root_lock):
             if descriptor >= 0:
                 os.close(descriptor)
-
-    def stop_tasks(self, timeout_s: float) -> bool:
-        """Asks every proved task to persist its rows and end; whether all did in time.
-
-        For a service that shall leave nothing running. What was read and not published is restored by
-        the next start. Call it before ``stop``; meanwhile nothing new is started.
-        """
-        self._enabled = False
-        with self._lock:
-            held = [task for task in self._held.values() if task.proved]
-        for task in held:
-            task.ask_to_end()
-        deadline_ms = self._clock.monotonic_ms() + int(timeout_s * 1_000)
-        with self._ended_one:
-            while any(task.spec.token in self._held for task in held):
-                left_ms = deadline_ms - self._clock.monotonic_ms()
-                if left_ms <= 0 or not self._ended_one.wait(left_ms / 1_000):
-                    return False
-        return True
 
     @property
     def enabled(self) -> bool:
@@ -193,7 +176,9 @@ class MiddleManager:
                 log.warning("attempt directory left alone", path=str(path), error=str(error))
 
     def _adopt(self) -> None:
-        found = [(spec, path) for spec, path in self._directories() if not path.is_marked("acknowledged")]
+        attempts = list(self._directories())
+        self._database = database_of(attempts)
+        found = [(spec, path) for spec, path in attempts if not path.is_marked("acknowledged")]
         # Side by side: a task that is slow to prove itself must not keep the others waiting.
         with ThreadPoolExecutor(ADOPTED_AT_ONCE, thread_name_prefix="adopt") as pool:
             for settled in [pool.submit(self._settle, spec, directory) for spec, directory in found]:
@@ -255,7 +240,6 @@ class MiddleManager:
         with self._lock:
             del self._held[held.spec.token]
             self._ended[held.spec.token] = (ended, held.directory)
-            self._ended_one.notify_all()
         held.close()
         log.info("task ended", task=ended.task_id, attempt=ended.attempt, succeeded=ended.succeeded, error=ended.error)
 
@@ -272,6 +256,7 @@ class MiddleManager:
         if now_ms - self._swept_ms >= SWEEP_EVERY_MS:
             self._swept_ms = now_ms
             attempts = list(self._directories())
+            self._database = database_of(attempts)
             self._ended_sweep.sweep(attempts, self._clock.now_ms(), now_ms)
             for _, directory in attempts:
                 bound_log(directory)
@@ -312,9 +297,16 @@ class MiddleManager:
                 wait_ms=wait_ms,
                 generation=self._generation,
                 kept=self._ended_sweep.kept(),
+                database=self._database,
             )
         try:
             orders = self._overlord.beat(beat)
+            if self._database and orders.database != self._database:
+                raise OtherDatabase(f"it works on database {orders.database or 'of no name'}, not {self._database}")
+            self.trouble = ""
+        except OtherDatabase as error:
+            self._tell_other(str(error))
+            return False
         except OverlordUnreachable as error:
             log.debug("overlord unreachable", worker=self._settings.worker, error=str(error))
             return False
@@ -322,6 +314,16 @@ class MiddleManager:
             log.warning("beat not understood", worker=self._settings.worker, error=str(error))
             return False
         return self._obey(orders)
+
+    def _tell_other(self, found: str) -> None:
+        """Of its orders none is for the tasks here: they read on, and are neither ended nor removed by its word."""
+        told = (
+            f"the tasks under {self._root} belong to another service than the overlord that answers ({found}); correct "
+            "overlord.urls, or `siltstone accept-database` if their database is lost"
+        )
+        if told != self.trouble:
+            log.warning("orders of another service refused", worker=self._settings.worker, error=told)
+        self.trouble = told
 
     def _obey(self, orders: WorkerOrders) -> bool:
         """False when the orders come from a leader that has been replaced: they are refused (PR-23)."""
@@ -372,6 +374,7 @@ class MiddleManager:
             return
         try:
             directory.create(spec)
+            self._database = self._database or spec.database
             held = hold_started(spec, directory, self._launcher.launch(directory))
         except (OSError, LaunchFailed) as error:
             self._settle_failed_start(spec, directory, str(error))

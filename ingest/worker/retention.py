@@ -84,6 +84,11 @@ class EndedSweep:
                 shutil.rmtree(directory.path, ignore_errors=True)
 
 
+def database_of(attempts: Sequence[Attempt]) -> str:
+    """The metadata database that the attempts under a root belong to; empty when none says so."""
+    return next((spec.database for spec, _ in attempts if spec.database), "")
+
+
 def bound_log(directory: AttemptDirectory) -> None:
     """Moves a log that has grown too long aside, in place of the one moved before. Its process appends to the
     same open file, so the text is copied and the file cut; lines written in between are lost."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,8 +20,7 @@ def stop_tasks(root: Path, challenge: TaskChallenge, timeout_s: float, clock: Cl
     """
     held = list(_proved(root, challenge))
     for task in held:
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(task.pidfd, signal.SIGTERM)
+        task.ask_to_end()
     deadline_ms = clock.monotonic_ms() + int(timeout_s * 1_000)
     left = {task.pidfd: task for task in held}
     poll = select.poll()

@@ -38,6 +38,7 @@ from query.source import LiveAttempt
 from segments.live import LiveAnswer, LiveAsk
 from segments.storage.local import LocalDeepStorage
 from server.api.internal import internal_routes
+from server.belonging import Belonging
 from server.clients import HttpLiveSource, HttpTaskChallenge, HttpTaskClient, HttpWorkers
 from server.config import LocalStorage
 from server.http_pool import HttpPool
@@ -113,7 +114,10 @@ class Node:
         self.overlord = Overlord(ports, LeaderSettings(address, address, lease_ms=2_000))
         self._server = uvicorn.Server(
             uvicorn.Config(
-                Starlette(routes=internal_routes(self.overlord, SECRET)), port=port, log_level="warning", lifespan="off"
+                Belonging(Starlette(routes=internal_routes(self.overlord, SECRET)), self.store.database_id()),
+                port=port,
+                log_level="warning",
+                lifespan="off",
             )
         )
         self._thread = threading.Thread(target=self._server.run, daemon=True)

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from ingest.clock import SystemClock
 from ingest.offsets import OffsetMap
 from ingest.protocol import PauseCommand, ResumeCommand
-from server.clients import HttpTaskClient
+from ingest.worker.stopping import stop_tasks
+from server.clients import HttpTaskChallenge, HttpTaskClient
 from server.http_pool import HttpPool
 from tests.integration.harness import PATIENCE_S, Cluster, click, eventually, spec
 from tests.servers.kfake import Kfake
@@ -128,8 +130,10 @@ def test_tasks_that_are_asked_to_end_leave_rows_that_the_next_start_restores(clu
     produce(kfake.bootstrap, topic, clicks(500))
     eventually(lambda: cluster.positions().get(0) == 500, 30, cluster.logs)
     (attempt,) = cluster.attempts()
-    assert node.middle_manager.stop_tasks(10)
     cluster.stop()
+    pool = HttpPool()
+    assert stop_tasks(cluster.root / "w1", HttpTaskChallenge(pool), 20, SystemClock()) == []
+    pool.close()
     node = cluster.start()
     eventually(lambda: [a for a in cluster.attempts() if a.token != attempt.token], 30, cluster.logs)
     eventually(lambda: cluster.positions().get(0) == 500, 30, cluster.logs)

@@ -15,12 +15,14 @@ from ingest.metadata.records import Leadership, SupervisorRecord
 from ingest.overlord.leader import LeaderElection, LeaderSettings
 from ingest.overlord.overlord import Overlord
 from ingest.overlord.term import OverlordPorts
-from ingest.protocol import PauseReport, TaskCommand, WorkerHeartbeat, WorkerOrders
+from ingest.protocol import PauseReport, TaskCommand, TaskSpec, WorkerHeartbeat, WorkerOrders
 from ingest.stream.memory import MemoryStream, MemorySupplier
 from ingest.stream.supplier import RecordSupplier
 from ingest.supervisor.discovery import StreamDiscovery
 from ingest.supervisor.messages import StreamFailed, StreamSeen
+from ingest.task.directory import AttemptDirectory
 from ingest.wire import WireError
+from ingest.worker import middle_manager
 from ingest.worker.launchers import CommandLauncher
 from ingest.worker.middle_manager import MiddleManager, WorkerSettings
 from segments.storage.memory import MemoryDeepStorage
@@ -113,6 +115,13 @@ class Unasked:
         raise AssertionError("nobody to ask")
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Middle managers that beat again at once."""
+    monkeypatch.setattr(middle_manager, "RETRY_S", 0.01)
+
+
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("fault", [WireError("malformed WorkerOrders"), KeyError("odd")])
 def test_a_middle_manager_beats_on_after_an_answer_that_it_cannot_read(tmp_path: Path, fault: Exception) -> None:
     overlord = OddOverlord([fault])
@@ -120,6 +129,39 @@ def test_a_middle_manager_beats_on_after_an_answer_that_it_cannot_read(tmp_path:
     manager = MiddleManager(settings, overlord, CommandLauncher(["true"]), Unasked(), SystemClock())
     manager.start()
     assert overlord.understood.wait(WAIT_S)
+    manager.stop()
+
+
+class Another:
+    """An overlord of another database, which knows nothing of what runs here and would have it away."""
+
+    database = "theirs"
+
+    def __init__(self) -> None:
+        self.beats: list[WorkerHeartbeat] = []
+
+    def beat(self, beat: WorkerHeartbeat) -> WorkerOrders:
+        self.beats.append(beat)
+        tokens = tuple(each.token for each in beat.ended)
+        return WorkerOrders(9, (), tokens, tokens, tokens, database=self.database)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_middle_manager_takes_no_orders_of_a_service_that_does_not_know_its_tasks(tmp_path: Path) -> None:
+    spec = TaskSpec("clicks_0", 1, "t", "clicks", "clicks", 0, 1, "t", None, (), {}, True, database="ours")
+    directory = AttemptDirectory.of(tmp_path, spec)
+    directory.create(spec)
+    overlord = Another()
+    settings = WorkerSettings(tmp_path, "w", "w:1", 1)
+    manager = MiddleManager(settings, overlord, CommandLauncher(["true"]), Unasked(), SystemClock())
+    manager.start()
+    until(lambda: len(overlord.beats) > 1)
+    assert overlord.beats[1].database == "ours" and [end.token for end in overlord.beats[1].ended] == ["t"]
+    assert "belong to another service" in manager.trouble and "overlord.urls" in manager.trouble
+    assert not directory.is_marked("acknowledged")
+    overlord.database = "ours"
+    until(lambda: directory.is_marked("acknowledged"))
+    assert manager.trouble == ""
     manager.stop()
 
 

@@ -55,7 +55,7 @@ def emptied(url: str) -> str:
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid <> pg_backend_pid()",
         f"TRUNCATE {', '.join(metadata.tables)} RESTART IDENTITY",
-        "INSERT INTO leadership (id, generation) VALUES (1, 0)",
+        "INSERT INTO leadership (id, generation, database_id) VALUES (1, 0, md5(random()::text))",
         "INSERT INTO leader_heartbeat (id, generation, beats) VALUES (1, 0, 0)",
     )
     return url

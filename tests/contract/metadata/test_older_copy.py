@@ -128,6 +128,28 @@ def test_a_lost_publish_is_noticed_before_anything_is_read_or_written(
     assert world.publish(request).outcome is PublishOutcome.ALREADY, "well again by itself"
 
 
+def test_another_database_that_has_gone_further_is_not_taken_for_this_one(
+    database: Database, sqlite_template: Path, tmp_path: Path
+) -> None:
+    note = Marks(tmp_path / "seen.json")
+    with closing(open_store(database.url, marks=note)) as store:
+        own = store.database_id()
+        World(store).start()
+    note.save()
+    other = tmp_path / "other.db"
+    other.write_bytes(sqlite_template.read_bytes())
+    with closing(sqlite3.connect(other)) as opened, opened:
+        opened.execute("UPDATE leadership SET database_id = 'drawn elsewhere'")
+    with closing(open_store(f"sqlite:///{other}")) as store:
+        assert store.database_id() == "drawn elsewhere" != own
+        World(store).start()
+        store.take_leadership("b", "b:1", store.leadership())
+    with pytest.raises(StoreWentBack, match=f"it was database {own} and is .*, another one"):
+        open_store(f"sqlite:///{other}", marks=Marks(tmp_path / "seen.json"))
+    with closing(open_store(database.url, marks=Marks(tmp_path / "seen.json"))) as store:
+        assert store.database_id() == own
+
+
 def test_a_lost_end_of_a_sequence_is_noticed(store: SqlMetadataStore, database: Database) -> None:
     world = World(store)
     world.start()

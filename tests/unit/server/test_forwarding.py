@@ -19,6 +19,7 @@ from server import forwarding
 from server.forwarding import Forwarding, Headers, Target, Targets
 
 SQL = "/druid/v2/sql"
+NAMED = "/druid/named"
 
 
 class Listening:
@@ -45,6 +46,7 @@ class Node:
     def __init__(self, name: str) -> None:
         self.name = name
         self.does: str | int = "answers"
+        self.database: bytes | None = None
         self.asked: list[tuple[str, str, bytes, dict[bytes, bytes]]] = []
         self.left = threading.Event()
 
@@ -60,6 +62,7 @@ class Node:
             return
         status = self.does if isinstance(self.does, int) else 200
         headers = [(b"x-node", self.name.encode()), (b"x-shown", self.name.encode())]
+        headers += [] if self.database is None else [(b"x-siltstone-database", self.database)]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"rows of ", "more_body": True})
         if self.does == "dies":
@@ -119,13 +122,14 @@ class World:
         self.addresses = [server.address for server in self._servers]
         self.targets = Two()
         self.forwarding = Forwarding(here, self.targets)
+        self.named = Forwarding(here, self.targets, database="ours")
         self.front = Listening(self._front)
         self.http = urllib3.PoolManager(retries=False, timeout=20)
         self.reset()
 
     def reset(self) -> None:
         for node in (self.one, self.two):
-            node.does, node.asked = "answers", []
+            node.does, node.asked, node.database = "answers", [], None
             node.left.clear()
         self.targets.target = Target(self.addresses, repeats=True)
         self.targets.alive = {*self.addresses, self.breaking.address}
@@ -137,8 +141,9 @@ class World:
 
     async def _front(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] != "/close":
-            await self.forwarding(scope, receive, send)
+            await (self.named if scope["path"] == NAMED else self.forwarding)(scope, receive, send)
             return
+        await self.named.aclose()
         await self.forwarding.aclose()
         await here(scope, receive, send)
 
@@ -161,6 +166,22 @@ def one_world() -> Iterator[World]:
 def world(one_world: World) -> World:
     one_world.reset()
     return one_world
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+@pytest.mark.parametrize(("database", "status"), [(b"theirs", 421), (b"theirs", 200), (None, 404), (None, 200)])
+def test_who_answers_for_another_database_is_not_the_one_that_was_meant(
+    world: World, repeats: bool, database: bytes | None, status: int
+) -> None:
+    world.one.database, world.one.does = database, status
+    world.two.database = b"ours"
+    world.targets.target = Target(world.addresses, repeats=repeats)
+    answer = world.ask(path=NAMED)
+    assert (answer.status, answer.headers["x-node"]) == (200, "two")
+    [(*_, headers)] = world.one.asked
+    assert headers[b"x-siltstone-database"] == b"ours", "so that who is of another does nothing"
+    world.targets.target = Target(world.addresses[:1], repeats=False)
+    assert world.ask(path=NAMED).status == 503
 
 
 def test_a_request_and_its_answer_pass_through_whole(world: World) -> None:

@@ -10,17 +10,21 @@ from pathlib import Path
 import pytest
 import uvicorn
 from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
 
-from ingest.errors import AttemptRefused, OverlordUnreachable
+from ingest.errors import AttemptRefused, OtherDatabase, OverlordUnreachable
 from ingest.offsets import OffsetMap
 from ingest.protocol import PublishOutcome, PublishRequest, SequenceRef, TaskHeartbeat, WorkerHeartbeat
 from ingest.wire import dumps
 from server.api.internal import internal_routes
+from server.belonging import Belonging
 from server.clients import BEAT_PATH, HttpOverlordActions, HttpWorkers
 from server.http_pool import HttpPool
 from tests.in_process import System, eventually
+from tests.unit.server.test_forwarding import Listening
 
 SECRET = "the-clusters"
+PUBLISH = PublishRequest("t", SequenceRef("s", 1, 0), OffsetMap(), OffsetMap(), OffsetMap(), (), None, {}, 0, 0)
 
 
 class Front:
@@ -28,7 +32,7 @@ class Front:
 
     def __init__(self, system: System, node: str) -> None:
         self.overlord = system.new_overlord(node)
-        app = Starlette(routes=internal_routes(self.overlord, SECRET))
+        app = Belonging(Starlette(routes=internal_routes(self.overlord, SECRET)), system.store.database_id())
         self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
@@ -91,6 +95,53 @@ def test_a_token_that_is_not_the_messages_is_refused(fronts: tuple[Front, Front]
         HttpOverlordActions([fronts[0].url], pool, "another").heartbeat(beat())
 
 
+OURS = "in-memory"  # the database of the fronts
+
+
+def test_a_task_is_not_ended_by_a_service_that_works_on_another_database(
+    fronts: tuple[Front, Front], pool: HttpPool
+) -> None:
+    actions = HttpOverlordActions([fronts[0].url, fronts[1].url], pool, "t", database="another")
+    with pytest.raises(OtherDatabase, match=r"no overlord leads at http.*another metadata database \(in-memory\)"):
+        actions.heartbeat(beat("t"))
+    with pytest.raises(OtherDatabase) as caught:
+        actions.publish(PUBLISH)
+    assert caught.value.effect_known_absent, "it has refused before it looked"
+    with pytest.raises(AttemptRefused):
+        HttpOverlordActions([fronts[0].url], pool, "t", OURS).heartbeat(beat("t"))
+
+
+@pytest.mark.parametrize("status", [200, 403, 404, 409, 500])
+def test_a_task_believes_no_answer_that_does_not_say_whose_it_is(pool: HttpPool, status: int) -> None:
+    other = Listening(PlainTextResponse('{"error": "no attempt has this token"}', status))
+    actions = HttpOverlordActions([f"http://{other.address}"], pool, "t", OURS)
+    with pytest.raises(OtherDatabase, match=f"another service listens there .status {status}"):
+        actions.heartbeat(beat("t"))
+    assert actions.publish(PUBLISH).outcome is PublishOutcome.UNKNOWN, "it may stand before ours"
+    other.stop()
+
+
+def test_a_service_that_has_no_name_yet_is_one_that_starts(pool: HttpPool) -> None:
+    other = Listening(PlainTextResponse("starting", 503))
+    with pytest.raises(OverlordUnreachable) as caught:
+        HttpOverlordActions([f"http://{other.address}"], pool, "t", OURS).publish(PUBLISH)
+    assert type(caught.value) is OverlordUnreachable and caught.value.effect_known_absent
+    other.stop()
+
+
+def test_a_worker_gets_no_orders_from_an_overlord_of_another_database(
+    fronts: tuple[Front, Front], pool: HttpPool
+) -> None:
+    workers = HttpWorkers([fronts[0].url], pool, SECRET)
+    with pytest.raises(OtherDatabase):
+        workers.beat(WorkerHeartbeat("w", "w:1", 1, True, (), (), database="another"))
+    with pytest.raises(OtherDatabase, match="belong to database another, not to in-memory"):
+        fronts[0].overlord.beat(WorkerHeartbeat("w", "w:1", 1, True, (), (), database="another"))
+    assert fronts[0].overlord.workers() == []
+    for mine in ("", OURS):
+        assert workers.beat(WorkerHeartbeat("w", "w:1", 1, True, (), (), database=mine)).database == OURS
+
+
 def test_a_wrong_secret_gets_no_orders(fronts: tuple[Front, Front], pool: HttpPool) -> None:
     body = dumps(WorkerHeartbeat("w", "w:1", 1, True, (), ()))
     status, _ = pool.request("POST", fronts[0].url + BEAT_PATH, body=body, read_s=5)
@@ -102,9 +153,8 @@ def test_nobody_there_is_unreachable_and_a_publish_surely_not_applied(pool: Http
     with pytest.raises(OverlordUnreachable) as caught:
         actions.heartbeat(beat("t"))
     assert caught.value.effect_known_absent
-    request = PublishRequest("t", SequenceRef("s", 1, 0), OffsetMap(), OffsetMap(), OffsetMap(), (), None, {}, 0, 0)
     with pytest.raises(OverlordUnreachable):
-        actions.publish(request)
+        actions.publish(PUBLISH)
 
 
 def test_a_publish_whose_answer_is_lost_is_unknown(pool: HttpPool) -> None:
@@ -120,6 +170,5 @@ def test_a_publish_whose_answer_is_lost_is_unknown(pool: HttpPool) -> None:
 
         threading.Thread(target=hang_up, daemon=True).start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        request = PublishRequest("t", SequenceRef("s", 1, 0), OffsetMap(), OffsetMap(), OffsetMap(), (), None, {}, 0, 0)
-        reply = HttpOverlordActions([url], pool, "t").publish(request)
+        reply = HttpOverlordActions([url], pool, "t").publish(PUBLISH)
     assert reply.outcome is PublishOutcome.UNKNOWN
