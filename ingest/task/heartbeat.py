@@ -34,7 +34,7 @@ class Heartbeat:
         self._clock = clock
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._unreachable = False
+        self._told = ""  # why the overlord is out of reach; empty while it is not
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -53,16 +53,16 @@ class Heartbeat:
                 self._post(Refused(self._clock.monotonic_ms(), str(error)))
                 return
             except IngestError as error:
-                if not self._unreachable:
+                if str(error) != self._told:
                     log.warning("overlord unreachable", error=str(error))
-                self._unreachable = True
+                self._told = str(error)
                 return
             except Exception:  # a thread that dies would leave a living task to be taken for dead
                 log.exception("heartbeat broke")
                 return
-            if self._unreachable:
+            if self._told:
                 log.info("overlord reached again")
-            self._unreachable = False
+            self._told = ""
         self._post(Beaten(self._clock.monotonic_ms(), reply))
 
     def _run(self) -> None:
