@@ -1,7 +1,15 @@
 """Fixtures that open something, all started on first use, how hypothesis searches, and how the fast set runs."""
 
+import os
+import sys
+
 import hypothesis
 import pytest
+
+# What is compiled once is kept for every worker and for the hundreds of processes that tests start. Where this
+# variable is set each of them would compile everything anew, which takes longer than most tests.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 pytest_plugins = ["tests.servers.fixtures"]
 
