@@ -18,7 +18,7 @@ from query.native.sources import rows_of
 from query.splits import CannotSplit, Splitting
 from query.sql.multi_value import members, spread
 from query.sql.scope import Output
-from query.sql.term import Term
+from query.sql.term import Term, one_zero
 from query.sql.types import BIGINT
 from segments.schema import TIME_COLUMN
 
@@ -105,7 +105,7 @@ class Groups:
             if kept is not None and at not in kept:
                 items.append(f"CAST(NULL AS {self.outputs[at].type.duckdb}) AS d{at}")
                 continue
-            value = dimension.term.sql
+            value = one_zero(dimension.term).sql
             if dimension.term.type.multi:
                 value = f"u{at}.m"
                 rows = (members if self.members_only else spread)(dimension.term)
@@ -135,7 +135,7 @@ class Groups:
                 source += f" CROSS JOIN LATERAL (SELECT {members_of(dimension.term)} AS m) AS u{at}"
                 cells.append(splitting.key(f"u{at}.m", self.outputs[at].type))
             else:
-                cells.append(splitting.key(dimension.term.sql, dimension.term.type))
+                cells.append(splitting.key(one_zero(dimension.term).sql, dimension.term.type))
         names = [] if self.granularity.is_all else ["t"]
         names += [f"d{at}" for at in range(len(self.dimensions))]
         items = [] if kind is None else [f"{kind} AS k"]

@@ -366,6 +366,7 @@ def _array_agg(call: Aggregation) -> Term:
         return Term(f"CAST({_all_members(call, value)} AS {type_.duckdb})", type_)
     type_ = array_of(value.type)
     value_sql = cast_to(value, BIGINT).sql if value.type == BOOLEAN else value.sql
+    value_sql = t.one_zero(value).sql if call.distinct and value.family is Family.DOUBLE else value_sql
     order = f" ORDER BY {value_sql} ASC NULLS FIRST" if call.distinct and not value.is_constant else call.order
     return Term(f"CAST({call.sql('list', value_sql, order=order)} AS {type_.duckdb})", type_)
 

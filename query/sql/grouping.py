@@ -11,7 +11,7 @@ from query.splits import CannotSplit
 from query.sql.frame import Frame, Session, holds_aggregate, refuse_parts
 from query.sql.multi_value import spread
 from query.sql.scope import where
-from query.sql.term import Term
+from query.sql.term import Term, one_zero
 from query.sql.time_bounds import beyond_bounds, conjuncts
 
 Items = list[tuple[exp.Expr | None, Term | None]]
@@ -34,7 +34,7 @@ class Grouping:
     def add(self, rows: Frame, term: Term) -> str:
         """Takes a key in; returns how GROUP BY spells it."""
         if term.sql not in self.keys:
-            stands_for = term
+            stands_for = one_zero(term)
             if term.sql in rows.pinned:
                 # Druid's planner puts the text in place of a string that WHERE sets equal to it.
                 stands_for = rows.pinned[term.sql]

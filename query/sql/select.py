@@ -13,9 +13,10 @@ from query.sql.frame import Frame, Session, holds_aggregate, refuse_parts
 from query.sql.grouping import Grouping, group_keys, parted, unbounded
 from query.sql.multi_value import as_array
 from query.sql.operators import pinned
+from query.sql.ordering import entry_sql, order_by, orders_of, ordinal
 from query.sql.relations import FromBuilder, Plan
 from query.sql.scope import OpenTable, Output, Scope, where
-from query.sql.term import Term, null
+from query.sql.term import Term, null, one_zero
 from query.sql.time_bounds import conjuncts, narrow
 from query.sql.types import NULL, VARCHAR, SqlType, common_type
 
@@ -117,7 +118,7 @@ class QueryPlanner:
             for one, two in zip(left.columns, right.columns, strict=True)
         )
         word = "UNION" if tree.args.get("distinct") else "UNION ALL"
-        sql = f"{_recast(session, left, columns)} {word} {_recast(session, right, columns)}"
+        sql = f" {word} ".join(_recast(session, side, columns, word == "UNION") for side in (left, right))
         return self._tailed(session, tree, Plan(sql, columns))
 
     def _tailed(self, session: Session, tree: exp.Expr, plan: Plan) -> Plan:
@@ -125,14 +126,14 @@ class QueryPlanner:
         if not any(tree.args.get(part) for part in ("order", "limit", "offset")):
             return plan
         frame, orders = Frame(session, Scope()), []
-        for ordered in _orders(tree):
-            at = _ordinal(ordered.this, len(plan.columns))
+        for ordered in orders_of(tree):
+            at = ordinal(ordered.this, len(plan.columns))
             names = [column.name for column in plan.columns]
             if at is None and isinstance(ordered.this, exp.Column) and ordered.this.name in names:
                 at = names.index(ordered.this.name)
             if at is None:
                 raise InvalidQuery("ORDER BY of a UNION names an output column", where(ordered))
-            orders.append(_order_sql(str(at + 1), ordered))
+            orders.append(entry_sql(str(at + 1), ordered))
         sql = f"SELECT * FROM ({plan.sql}) AS {session.fresh('a')}"
         sql += f" ORDER BY {', '.join(orders)}" if orders else ""
         return Plan(sql + _limit_sql(frame, tree), plan.columns)
@@ -178,7 +179,7 @@ class QueryPlanner:
         sql += from_sql
         sql += grouping.sql if grouping else ""
         sql += _having_sql(frame, tree)
-        sql += _order_by(frame, tree, terms, aliases) + _limit_sql(frame, tree)
+        sql += order_by(frame, tree, terms, aliases, grouping) + _limit_sql(frame, tree)
         if alone is not None:
             alone.within_bounds = not alone.used
             alone.used = asked | alone.used
@@ -246,7 +247,7 @@ def _written_name(entry: exp.Expr) -> str:
 
 def _grouping(rows: Frame, tree: exp.Select, items: list[Item], aliases: dict[str, exp.Expr]) -> Grouping | None:
     group, having = tree.args.get("group"), tree.args.get("having")
-    trees = [item.tree for item in items if item.tree is not None] + [ordered.this for ordered in _orders(tree)]
+    trees = [item.tree for item in items if item.tree is not None] + [ordered.this for ordered in orders_of(tree)]
     aggregated = having is not None or any(holds_aggregate(part) for part in trees)
     if group is not None:
         return group_keys(rows, group, [(item.tree, item.term) for item in items], aliases)
@@ -272,61 +273,6 @@ def _distinct(tree: exp.Select, grouping: Grouping | None) -> str:
 def _having_sql(frame: Frame, tree: exp.Select) -> str:
     clause = tree.args.get("having")
     return f" HAVING {as_boolean(frame.term(clause.this)).sql}" if clause is not None else ""
-
-
-def _orders(tree: exp.Expr) -> list[exp.Expr]:
-    order = tree.args.get("order")
-    return list(order.expressions) if order is not None else []
-
-
-def _order_by(frame: Frame, tree: exp.Select, terms: list[Term], aliases: dict[str, exp.Expr]) -> str:
-    seen = Frame(
-        frame.session,
-        frame.scope,
-        frame.keys,
-        frame.rows,
-        aliases,
-        aliases_first=True,
-        named_windows=frame.named_windows,
-    )
-    orders: list[str] = []
-    for ordered in _orders(tree):
-        sql = _ordered_by(seen, tree, ordered, terms, is_first=not orders)
-        if sql is not None:
-            orders.append(_order_sql(sql, ordered))
-    return f" ORDER BY {', '.join(orders)}" if orders else ""
-
-
-def _ordered_by(frame: Frame, tree: exp.Select, ordered: exp.Expr, terms: list[Term], is_first: bool) -> str | None:
-    """What rows are ordered by; None for a constant."""
-    at = _ordinal(ordered.this, len(terms))
-    term = frame.term(ordered.this) if at is None else terms[at]
-    if frame.keys is None and term.time_column and not tree.args.get("distinct"):
-        # The bare column instead of its milliseconds: the engine can then skip files while it keeps the newest rows.
-        if is_first and term.table is not None and ordered.args.get("desc") and tree.args.get("limit"):
-            term.table.newest_first = True
-        return term.time_column
-    if at is None:
-        if term.is_constant:
-            return None
-        texts = [one.sql for one in terms]
-        at = texts.index(term.sql) if term.sql in texts else None
-    if at is None and tree.args.get("distinct"):
-        raise InvalidQuery("ORDER BY of SELECT DISTINCT names what is selected", where(ordered))
-    return term.sql if at is None else str(at + 1)
-
-
-def _ordinal(tree: exp.Expr, count: int) -> int | None:
-    if not (isinstance(tree, exp.Literal) and not tree.is_string):
-        return None
-    if not tree.this.isdigit() or not 1 <= int(tree.this) <= count:
-        raise InvalidQuery(f"Ordinal {tree.this} is out of range: 1 to {count}", where(tree))
-    return int(tree.this) - 1
-
-
-def _order_sql(sql: str, ordered: exp.Expr) -> str:
-    direction = "DESC" if ordered.args.get("desc") else "ASC"
-    return f"{sql} {direction} NULLS {'FIRST' if ordered.args.get('nulls_first') else 'LAST'}"
 
 
 def _limit_sql(frame: Frame, tree: exp.Expr) -> str:
@@ -377,11 +323,12 @@ def _union_type(left: Output, right: Output) -> SqlType:
     return type_
 
 
-def _recast(session: Session, plan: Plan, columns: tuple[Output, ...]) -> str:
-    """The query in brackets, with the union's column names and types."""
+def _recast(session: Session, plan: Plan, columns: tuple[Output, ...], is_distinct: bool) -> str:
+    """The query in brackets, with the union's column names and types; ``is_distinct``: of equal rows one is told."""
     alias = session.fresh("a")
     parts = []
     for have, want in zip(plan.columns, columns, strict=True):
         term = Term(f"{alias}.{have.internal}", have.type)
-        parts.append(f"{cast_to(term, want.type).sql} AS {want.internal}")
+        cell = cast_to(term, want.type)
+        parts.append(f"{(one_zero(cell) if is_distinct else cell).sql} AS {want.internal}")
     return f"SELECT {', '.join(parts)} FROM ({plan.sql}) AS {alias}"

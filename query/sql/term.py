@@ -130,7 +130,15 @@ def extreme_sql(name: str, operand: Term, suffix: str) -> str:
     therefore takes to be there: the largest of any doubles would be NaN. It does not do so where there is a FILTER.
     """
     reads_rows = " FILTER (WHERE TRUE)" if operand.family is Family.DOUBLE and not suffix else suffix
-    return f"{name}({operand.sql}){reads_rows}"
+    return one_zero(Term(f"{name}({operand.sql}){reads_rows}", operand.type)).sql
+
+
+def one_zero(number: Term) -> Term:
+    """A value as groups tell it. The engine's -0.0 and 0.0 are equal, so that either would stand for both of them by
+    chance; the sum with 0.0 is 0.0. What is no double stays as it is."""
+    if number.family is not Family.DOUBLE or number.is_constant or number.type.multi:
+        return number
+    return expression(f"{number.sql} + CAST(0.0 AS {number.type.duckdb})", number.type)
 
 
 def constant(value: object) -> Term:

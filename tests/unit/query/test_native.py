@@ -37,6 +37,18 @@ def value(expression: str, **row: Any) -> Any:
     return answer[0]["events"][0][0]
 
 
+@pytest.mark.parametrize("zeros", [(0.0, -0.0), (-0.0, 0.0), (-0.0, -0.0)])
+def test_zeros_of_either_sign_are_one_value_told_as_zero(zeros: tuple[float, float]) -> None:
+    source = {"type": "inline", "columnNames": ["d"], "columnTypes": ["DOUBLE"], "rows": [[zero] for zero in zeros]}
+    key = {"type": "default", "dimension": "d", "outputName": "d", "outputType": "DOUBLE"}
+    ends = [{"type": kind, "name": kind, "fieldName": "d"} for kind in ("doubleMin", "floatMax", "doubleSum")]
+    told = {"dataSource": source, "intervals": ALL_TIME, "granularity": "all", "aggregations": COUNT + ends}
+    [group] = answered(queryType="groupBy", dimensions=[key], **told)
+    [top] = answered(queryType="topN", dimension=key, metric="n", threshold=2, **told)[0]["result"]
+    wanted = "{'d': 0.0, 'n': 2, 'doubleMin': 0.0, 'floatMax': 0.0, 'doubleSum': 0.0}"
+    assert repr(group["event"]) == repr(top) == wanted
+
+
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [

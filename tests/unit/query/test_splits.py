@@ -99,8 +99,10 @@ def statement(random: Random) -> str:
     sql += f" WHERE {random.choice(FILTERS + WINDOWS)}" if random.random() < 0.5 else ""
     sql += f" GROUP BY {', '.join(str(at + 1) for at in range(len(keys)))}" if keys else ""
     sql += f" HAVING {told()} > 1" if random.random() < 0.3 else ""
-    order = f" ORDER BY {', '.join(str(at + 1) for at in range(len(cells)))}"
-    return sql + (f"{order} LIMIT {random.randint(1, 4)}" if random.random() < 0.3 else "")
+    # Groups that are equal in what they are ordered by come in the order of their keys.
+    ordered = random.sample(range(1, len(cells) + 1), random.randint(0, len(cells)))
+    order = f" ORDER BY {', '.join(f'{at} DESC' for at in ordered)}" if ordered else ""
+    return sql + (f"{order} LIMIT {random.randint(1, 4)}" if random.random() < 0.4 else "")
 
 
 def rows(random: Random, count: int) -> pa.Table:
@@ -110,7 +112,7 @@ def rows(random: Random, count: int) -> pa.Table:
     return table(
         __time=[f"2024-01-01T{random.randrange(24):02}:{random.randrange(60):02}:00Z" for _ in range(count)],
         s=some(["a", "b", ""]), S=some(["a", "é", "zz"]), mv=some([["x"], ["x", "y"], [], ["x", "x"]]),
-        n=some([1, 2, 3, -7, 2**62 - 1]), d=some([0.25, -3.5, 2.0**40, float("nan"), float("inf")]),
+        n=some([1, 2, 3, -7, 2**62 - 1]), d=some([0.25, -3.5, 0.0, -0.0, 2.0**40, float("nan"), float("inf")]),
     )  # fmt: skip
 
 

@@ -38,6 +38,36 @@ def test_grouping_by_a_multi_value_string_makes_a_group_of_each_member() -> None
     assert ask("SELECT mv, COUNT(*) FROM t GROUP BY mv ORDER BY mv", rows) == [[None, 2], ["a", 1], ["b", 2]]
 
 
+def test_zeros_of_either_sign_are_one_value_told_as_zero() -> None:
+    for zeros in ([0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0]):
+        rows = table(d=zeros, s=["a", "b"])
+        for told in ("d, COUNT(*)", "DISTINCT d, 2", "MIN(d), 2", "MAX(d), COUNT(d)", "ABS(d) * -1.0, COUNT(*)"):
+            grouped = " GROUP BY 1" if "COUNT(*)" in told else ""
+            assert repr(ask(f"SELECT {told} FROM t{grouped}", rows)) == "[[0.0, 2]]", told
+        assert repr(ask("SELECT ARRAY_AGG(DISTINCT d) FROM t", rows)) == "[['[0.0]']]"
+        assert repr(ask("SELECT d FROM t WHERE s = 'a' UNION SELECT d FROM t WHERE s = 'b'", rows)) == "[[0.0]]"
+        assert (
+            repr(ask("SELECT d, s, COUNT(*) FROM t GROUP BY ROLLUP(1, 2) HAVING s IS NOT NULL", rows)).count("-") == 0
+        )
+        # A row is told as it is.
+        assert repr(ask("SELECT d FROM t", rows)) == repr([[zero] for zero in zeros])
+
+
+def test_a_limit_takes_groups_that_are_equal_in_the_order_of_their_keys() -> None:
+    texts = ["c", "b", None, "e", "d", "a"]
+    for turn in range(len(texts)):
+        rows = table(s=texts[turn:] + texts[:turn], n=[1] * 6)
+        assert ask("SELECT s, COUNT(*) FROM t GROUP BY 1 ORDER BY 2 DESC LIMIT 3", rows) == [
+            [None, 1],
+            ["a", 1],
+            ["b", 1],
+        ]
+        assert ask("SELECT n, MAX(1) FROM t GROUP BY s, n ORDER BY 2 LIMIT 2 OFFSET 1", rows) == [[1, 1], [1, 1]]
+        assert ask("SELECT COUNT(*), s FROM t GROUP BY s LIMIT 2 OFFSET 1", rows) == [[1, "a"], [1, "b"]]
+        assert ask("SELECT DISTINCT n, s FROM t ORDER BY n LIMIT 2", rows) == [[1, None], [1, "a"]]
+        assert ask("SELECT DISTINCT COUNT(*) FROM t GROUP BY s ORDER BY 1 LIMIT 2", rows) == [[1]]
+
+
 def test_quantiles_are_those_of_the_values() -> None:
     rows = table(n=[1, 2, 3, 4, 5, 6])
     assert ask("SELECT APPROX_QUANTILE_DS(n, 0.5) FROM t", rows) == [[3.0]]
