@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import orjson
@@ -9,15 +10,24 @@ import orjson
 from query.model import SqlRequest
 from segments.civil import format_iso_ms
 
+Begun = Callable[[Callable[[], None]], None]
+"""Is told what cancels a query, from any thread."""
+
+
+def ignored(cancel: Callable[[], None]) -> None:
+    """For who never cancels."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A query as it was asked: its id ("" without one), whether it is SQL, its text, when it came (ms UTC)."""
+    """A query as it was asked: its id ("" without one), whether it is SQL, its text, when it came (ms UTC), and how
+    many wait for the same answer."""
 
     id: str
     is_sql: bool
     content: str
     came_ms: int
+    askers: int = 1
 
     def told(self, state: str) -> dict[str, object]:
         """With Druid's names of its members."""
@@ -30,14 +40,14 @@ class Asked:
         }
 
 
-def of_sql(request: SqlRequest, now_ms: int) -> Asked:
+def of_sql(request: SqlRequest, now_ms: int, askers: int = 1) -> Asked:
     """A statement."""
-    return Asked(str(request.context.get("sqlQueryId") or ""), True, request.query, now_ms)
+    return Asked(str(request.context.get("sqlQueryId") or ""), True, request.query, now_ms, askers)
 
 
-def of_native(query_id: str, body: object, now_ms: int) -> Asked:
+def of_native(query_id: str, body: object, now_ms: int, askers: int = 1) -> Asked:
     """A native query, as JSON."""
-    return Asked(query_id, False, orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS).decode(), now_ms)
+    return Asked(query_id, False, orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS).decode(), now_ms, askers)
 
 
 NOT_ASKED = Asked("", True, "", 0)

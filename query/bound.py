@@ -86,7 +86,7 @@ class BoundQuery:
     def table(self, name: str) -> TableDef | None:
         """A table by its exact name, bound from now on."""
         if name not in self._bound:
-            bound = self._bound[name] = self._node.bind(name, self._seen.get(name))
+            bound = self._bound[name] = self._node.bind(name, self._seen.get(name), self.asked.askers)
             if bound is not None:
                 live = {chunk.layout: chunk.columns for chunk in bound.chunks}
                 self._defs[name] = table_def(name, bound.at.snapshot.schema, bound.at.schemas, live.values())

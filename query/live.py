@@ -78,9 +78,10 @@ class LiveTables:
         self._clock = clock
         mirror.make_room = self._make_room
 
-    def bind(self, datasource: str, seen: Seen | None = None) -> BoundTable | None:
+    def bind(self, datasource: str, seen: Seen | None = None, askers: int = 1) -> BoundTable | None:
         """The table at the newest version that can be answered whole; None when there is no such table.
-        ``seen``: what the reader saw of it at another node, below which this answer does not fall.
+        ``seen``: what the reader saw of it at another node, below which this answer does not fall. ``askers``: how many
+        wait for the answer.
 
         Raises:
             QueryUnavailable: a required answer did not come in time, or this node did not reach what was
@@ -94,7 +95,7 @@ class LiveTables:
             if table is None:
                 table = _LiveTable(datasource, self._timeline, self._mirror, self._tasks, self._settings, self._clock)
                 self._tables[datasource] = table
-        return table.bind(seen)
+        return table.bind(seen, askers)
 
     def moved(self, at: TableVersion) -> None:
         """A newer version is current: lets go of chunks whose rows it has published, if that loses nothing."""
@@ -141,19 +142,19 @@ class _LiveTable:
         self._held: _Held | None = None
         self.answered_ms = clock.monotonic_ms() - settings.trust_ms - 1
 
-    def bind(self, seen: Seen | None) -> BoundTable | None:
+    def bind(self, seen: Seen | None, askers: int) -> BoundTable | None:
         """See ``LiveTables.bind``. The wait for what was seen elsewhere holds up nobody else."""
         deadline_ms = self._clock.monotonic_ms() + self._settings.wait_ms
         while True:
             try:
-                return self._bind(seen)
+                return self._bind(seen, askers)
             except _NotReached as error:
                 if self._clock.monotonic_ms() >= deadline_ms:
                     message = f"this node has not reached what the session saw of table {self._datasource}: {error}"
                     raise QueryUnavailable(message, {"table": self._datasource}) from error
             threading.Event().wait(self._settings.poll_ms / 1000)
 
-    def _bind(self, seen: Seen | None) -> BoundTable | None:
+    def _bind(self, seen: Seen | None, askers: int) -> BoundTable | None:
         with self._state:
             # An assembly that begins from now on sees everything that was there when this query came.
             needed = self._begun + 1
@@ -163,7 +164,7 @@ class _LiveTable:
                 if wait_ms:
                     threading.Event().wait(wait_ms / 1000)
                 self._outcome = self._assembled()
-            self._gathering.served()
+            self._gathering.served(askers)
             if isinstance(self._outcome, ServiceError):
                 raise self._outcome
             if not self._outcome:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import structlog
 
 from query.answer import Keep, NativeResult, QueryResult
-from query.asked import Asked, of_native, of_sql
+from query.asked import Asked, Begun, ignored, of_native, of_sql
 from query.binding import Relation, bind_rows
 from query.bound import BoundQuery
 from query.clock import Clock
@@ -51,13 +51,6 @@ from segments.data_segment import DataSegment
 from segments.errors import ServiceError
 
 _log = structlog.get_logger(__name__)
-Begun = Callable[[Callable[[], None]], None]
-
-
-def ignored(cancel: Callable[[], None]) -> None:
-    """For who never cancels."""
-
-
 NOTHING: Mapping[str, Seen] = MappingProxyType({})
 FOLLOWER_ENDS_S = 5.0
 
@@ -154,16 +147,18 @@ class QueryNode:
         if self._owns_engine:
             self._engine.stop()
 
-    def execute(self, request: SqlRequest, seen: Mapping[str, Seen] = NOTHING, begun: Begun = ignored) -> QueryResult:
+    def execute(
+        self, request: SqlRequest, seen: Mapping[str, Seen] = NOTHING, begun: Begun = ignored, askers: int = 1
+    ) -> QueryResult:
         """Plans and starts a statement; ``begun`` is called first, with what cancels it from any thread. ``seen``:
-        what its reader saw of tables at other nodes; the answer shows no less.
+        what its reader saw of tables at other nodes; the answer shows no less. ``askers``: how many wait for it.
 
         Raises:
             QueryError: it has no answer: the statement is at fault, a segment or a task's rows cannot be read,
                 or a limit is reached.
         """
         return self._started(
-            of_sql(request, self._clock.now_ms()), lambda query: self._plan(request, query), seen, begun
+            of_sql(request, self._clock.now_ms(), askers), lambda query: self._plan(request, query), seen, begun
         )
 
     def _plan(self, request: SqlRequest, query: BoundQuery) -> PlannedQuery:
@@ -184,9 +179,15 @@ class QueryNode:
             query.close()
 
     def execute_native(
-        self, query_id: str, body: object, seen: Mapping[str, Seen] = NOTHING, begun: Begun = ignored
+        self,
+        query_id: str,
+        body: object,
+        seen: Mapping[str, Seen] = NOTHING,
+        begun: Begun = ignored,
+        askers: int = 1,
     ) -> NativeResult:
-        """Plans and starts a native query; ``body`` is its JSON, ``query_id`` what it can be cancelled by.
+        """Plans and starts a native query; ``body`` is its JSON, ``query_id`` what it can be cancelled by. The
+        others are those of ``execute``.
 
         Raises:
             QueryError: as of ``execute``.
@@ -197,7 +198,7 @@ class QueryNode:
             shapes.append(self._native_plans.plan(body, query, self._clock.now_ms()))
             return shapes[0].planned
 
-        asked = of_native(query_id, body, self._clock.now_ms())
+        asked = of_native(query_id, body, self._clock.now_ms(), askers)
         return NativeResult(self._started(asked, planned, seen, begun), shapes[0])
 
     def _started(
@@ -323,9 +324,9 @@ class QueryNode:
         """Whether a lookup of that name is posted."""
         return name in self.lookups.names()
 
-    def bind(self, name: str, seen: Seen | None) -> BoundTable | None:
-        """A table at one version for one query, which shows no less than was ``seen`` elsewhere."""
-        return self._live.bind(name, seen)
+    def bind(self, name: str, seen: Seen | None, askers: int = 1) -> BoundTable | None:
+        """A table at one version for one query of so many, which shows no less than was ``seen`` elsewhere."""
+        return self._live.bind(name, seen, askers)
 
     def rows_at_hand(self, use: TableUse) -> Relation:
         """A relation over a table of INFORMATION_SCHEMA or sys."""

@@ -28,8 +28,9 @@ class LiveSettings:
     An attempt that could not be reached is not asked again for ``suspect_ms`` while another, or what is held,
     can answer. What is held stands in for a task that is down as long as the table was answered within the
     last ``trust_ms``; a reader who comes later waits for the task. While several ask for a table at once, its
-    tasks are asked every ``gather_ms`` at most, for all who came until then, and while rows arrive every ``pace_ms``
-    of one processor (half as many of two) for each who was served the last time; who asks alone never waits for that.
+    tasks are asked every ``gather_ms`` at most, for all who came until then, and while rows arrive those that refresh
+    without a pause every ``pace_ms`` of one processor (half as many of two) for each of them (``query.gathering``); who
+    asks alone never waits for that.
     """
 
     wait_ms: int = 10_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anyio import CapacityLimiter
@@ -16,11 +15,13 @@ from query.errors import InvalidQuery
 from query.session import Seen
 from server.api import openapi
 from server.api.answers import BadRequest, Endpoint
-from server.api.requests import flag, json_of
+from server.api.requests import body_of, flag, json_in
 from server.api.seen import add_seen, seen_of
-from server.api.sql import QUERIES_AT_ONCE, QUERY_ID, QueryService
-from server.api.streaming import Body, Cancel, answered
+from server.api.sql import QUERIES_AT_ONCE, QUERY_ID, Asking, QueryService, question_of
+from server.api.streaming import Body, Cancel
+from server.api.together import Together
 
+NATIVE_ID_HEADER = "X-Druid-Query-Id"
 PRETTY = ("pretty", openapi.FLAG, "indents the answer; also true without a value")
 
 
@@ -54,10 +55,15 @@ class NativeService(Protocol):
     """A query node as the native API sees it; safe from any thread."""
 
     def execute_native(
-        self, query_id: str, body: object, seen: Mapping[str, Seen] = ..., begun: Callable[[Cancel], None] = ...
+        self,
+        query_id: str,
+        body: object,
+        seen: Mapping[str, Seen] = ...,
+        begun: Callable[[Cancel], None] = ...,
+        askers: int = ...,
     ) -> NativeAnswer:
-        """Plans and starts a query, whose answer shows no less of tables than was ``seen`` of them elsewhere; first
-        tells ``begun`` what cancels it. Raises QueryError."""
+        """Plans and starts a query, whose answer shows no less of tables than was ``seen`` of them elsewhere and goes
+        to so many ``askers``; first tells ``begun`` what cancels it. Raises QueryError."""
         ...
 
     def cancel(self, query_id: str) -> bool:
@@ -71,17 +77,25 @@ class QueryServices(QueryService, NativeService, Protocol):
 
 def native_endpoint(queries: NativeService) -> Endpoint:
     """What answers native queries."""
-    limiter = CapacityLimiter(QUERIES_AT_ONCE)
+    together = Together(CapacityLimiter(QUERIES_AT_ONCE))
 
     async def run(request: Request) -> Response:
         """Answers one native query; with ``?pretty`` the answer is indented."""
         try:
-            body = await json_of(request)
+            body = await body_of(request)
         except BadRequest as error:
-            # A client reads Druid's whole error object.
             raise InvalidQuery(str(error)) from error
-        asked = NativeAsked(body, flag(request, "pretty"), seen_of(request))
-        return await answered(request, lambda begun: _begin(queries, asked, begun), limiter)
+        pretty, seen = flag(request, "pretty"), seen_of(request)
+
+        def begin(begun: Callable[[Cancel], None], askers: int) -> Body:
+            try:
+                query = json_in(body)
+            except BadRequest as error:
+                # A client reads Druid's whole error object.
+                raise InvalidQuery(str(error)) from error
+            return _begin(queries, query, pretty, Asking(seen, begun, askers))
+
+        return await together.answered(request, question_of(request, body, pretty), begin)
 
     return run
 
@@ -118,26 +132,17 @@ def query_id_of(body: Any) -> str:
     return str(given)
 
 
-@dataclass(frozen=True, slots=True)
-class NativeAsked:
-    """A request: the query, whether its answer is indented, and what its session saw before."""
-
-    body: Any
-    pretty: bool
-    seen: Mapping[str, Seen] | None
-
-
-def _begin(queries: NativeService, asked: NativeAsked, begun: Callable[[Cancel], None]) -> Body:
-    query_id = query_id_of(asked.body)
-    answer = queries.execute_native(query_id, asked.body, asked.seen or {}, begun)
+def _begin(queries: NativeService, query: Any, pretty: bool, asking: Asking) -> Body:
+    query_id = query_id_of(query)
+    answer = queries.execute_native(query_id, query, asking.seen or {}, asking.begun, asking.askers)
     pieces = _pieces(answer)
-    if asked.pretty:
+    if pretty:
         pieces = _indented(pieces)
     # The first piece comes with the first rows, so that an error until then still has an error's status.
     first = next(pieces)
-    headers = {"X-Druid-Query-Id": query_id, "X-Druid-Response-Context": "{}"}
-    add_seen(headers, asked.seen, answer.seen)
-    return Body(answer, first, pieces, "application/json", headers)
+    headers = {NATIVE_ID_HEADER: query_id, "X-Druid-Response-Context": "{}"}
+    add_seen(headers, asking.seen, answer.seen)
+    return Body(answer, first, pieces, "application/json", headers, NATIVE_ID_HEADER)
 
 
 def _indented(pieces: Iterator[bytes]) -> Iterator[bytes]:

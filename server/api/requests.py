@@ -85,8 +85,17 @@ async def _sent(request: Request) -> bytes:
 
 async def json_of(request: Request) -> Any:
     """The body as JSON values."""
+    return json_in(await body_of(request))
+
+
+def json_in(body: bytes) -> Any:
+    """A body's JSON values.
+
+    Raises:
+        BadRequest: it is not JSON, or too deep to be read.
+    """
     try:
-        document = orjson.loads(await body_of(request))
+        document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"the body is not JSON: {error}") from error
     if not is_shallow(document):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import urllib.parse
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -19,14 +20,20 @@ from query.results import CONTENT_TYPES, render
 from query.session import Seen
 from server.api import openapi
 from server.api.answers import BadRequest, Endpoint, JsonResponse
-from server.api.requests import body_of, json_of
-from server.api.seen import add_seen, seen_of
-from server.api.streaming import Body, Cancel, answered
+from server.api.requests import body_of, json_in
+from server.api.seen import SEEN_HEADER, add_seen, seen_of
+from server.api.streaming import Body, Cancel
+from server.api.together import Together
 from server.config_secrets import masked
 
 QUERY_ID = re.compile(r"[!-~](?:[ -~]{0,248}[!-~])?")
 """What goes back as a header: visible ASCII, spaces inside."""
 STATEMENTS = {"text/plain": "the statement", "application/x-www-form-urlencoded": "the statement, URL-encoded, no name"}
+SQL_ID_HEADER = "X-Druid-SQL-Query-Id"
+QUESTION_BYTES_MAX = 65_536
+"""Longer statements are written by programs, each its own; comparing them would only cost."""
+_OWN = re.compile(rb"[qQ]ueryId|Cache")
+"""Context keys with which a query has its own run, wherever they stand in the body: ``sqlQueryId``, ``useCache``, …"""
 QUERIES_AT_ONCE = 200
 """Threads that wait for an answer; how many run at once the engine decides."""
 
@@ -64,10 +71,14 @@ class QueryService(Protocol):
     """A query node as the API sees it; safe from any thread."""
 
     def execute(
-        self, request: SqlRequest, seen: Mapping[str, Seen] = ..., begun: Callable[[Cancel], None] = ...
+        self,
+        request: SqlRequest,
+        seen: Mapping[str, Seen] = ...,
+        begun: Callable[[Cancel], None] = ...,
+        askers: int = ...,
     ) -> QueryAnswer:
-        """Plans and starts a statement, whose answer shows no less of tables than was ``seen`` of them elsewhere;
-        first tells ``begun`` what cancels it. Raises QueryError."""
+        """Plans and starts a statement, whose answer shows no less of tables than was ``seen`` of them elsewhere and
+        goes to so many ``askers``; first tells ``begun`` what cancels it. Raises QueryError."""
         ...
 
     def prepare(self, request: SqlRequest) -> PlannedQuery:
@@ -83,14 +94,32 @@ class QueryService(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who asks: what their session saw, what is told how the query is cancelled, and how many they are."""
+
+    seen: Mapping[str, Seen] | None
+    begun: Callable[[Cancel], None]
+    askers: int
+
+
 def sql_endpoint(queries: QueryService) -> Endpoint:
     """What answers statements."""
-    limiter = CapacityLimiter(QUERIES_AT_ONCE)
+    together = Together(CapacityLimiter(QUERIES_AT_ONCE))
 
     async def run(request: Request) -> Response:
         """Answers one SELECT. The body is Druid's JSON object, or the statement itself as text or as a form."""
-        sql, seen = await _request_of(request), seen_of(request)
-        return await answered(request, lambda begun: _begin(queries, sql, seen, begun), limiter)
+        try:
+            body = await body_of(request)
+        except BadRequest as error:
+            # A SQL client reads Druid's whole error object, also for what is no request at all.
+            raise InvalidQuery(str(error)) from error
+        kind, seen = _media_type(request), seen_of(request)
+
+        def begin(begun: Callable[[Cancel], None], askers: int) -> Body:
+            return _begin(queries, _request_in(body, kind), Asking(seen, begun, askers))
+
+        return await together.answered(request, question_of(request, body, kind), begin)
 
     return run
 
@@ -114,23 +143,34 @@ def sql_router(queries: QueryService, run: Endpoint) -> APIRouter:
     return router
 
 
-async def _request_of(request: Request) -> SqlRequest:
+def question_of(request: Request, body: bytes, *form: Hashable) -> Hashable | None:
+    """What a request has in common with all that get the very same answer; None when it must have its own: it has an
+    id to be cancelled by, or wants an answer that nobody else's work goes into."""
+    if len(body) > QUESTION_BYTES_MAX or _OWN.search(body) is not None:
+        return None
+    return (body, request.headers.get(SEEN_HEADER), *form)
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+
+
+def _request_in(body: bytes, kind: str) -> SqlRequest:
     """Raises InvalidQuery also for what is no request at all: a SQL client reads Druid's whole error object."""
     try:
-        return await _parsed(request)
+        return _with_id(_posted(body, kind))
     except BadRequest as error:
         raise InvalidQuery(str(error)) from error
 
 
-async def _parsed(request: Request) -> SqlRequest:
-    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+def _posted(body: bytes, kind: str) -> Any:
     if kind == "application/json":
-        return _with_id(await json_of(request))
-    text = (await body_of(request)).decode("utf-8", errors="replace")
+        return json_in(body)
+    text = body.decode("utf-8", errors="replace")
     if kind == "text/plain":
-        return _with_id({"query": text})
+        return {"query": text}
     if kind == "application/x-www-form-urlencoded":
-        return _with_id({"query": urllib.parse.unquote_plus(text)})
+        return {"query": urllib.parse.unquote_plus(text)}
     raise BadRequest(f"Content-Type {kind!r}: send application/json, text/plain or application/x-www-form-urlencoded")
 
 
@@ -190,18 +230,16 @@ def _flag(posted: dict[str, Any], name: str) -> bool:
     raise InvalidQuery(f"{name}: must be true or false (found {value!r})")
 
 
-def _begin(
-    queries: QueryService, request: SqlRequest, seen: Mapping[str, Seen] | None, begun: Callable[[Cancel], None]
-) -> Body:
-    answer = queries.execute(request, seen or {}, begun)
+def _begin(queries: QueryService, request: SqlRequest, asking: Asking) -> Body:
+    answer = queries.execute(request, asking.seen or {}, asking.begun, asking.askers)
     pieces = _pieces(answer, request)
     # The first piece comes with the first rows, so that an error until then still has an error's status.
     first = next(pieces)
-    headers = {"X-Druid-SQL-Query-Id": str(request.context["sqlQueryId"])}
-    add_seen(headers, seen, answer.seen)
+    headers = {SQL_ID_HEADER: str(request.context["sqlQueryId"])}
+    add_seen(headers, asking.seen, answer.seen)
     if request.header:
         headers["X-Druid-SQL-Header-Included"] = "yes"
-    return Body(answer, first, pieces, CONTENT_TYPES[request.result_format], headers)
+    return Body(answer, first, pieces, CONTENT_TYPES[request.result_format], headers, SQL_ID_HEADER)
 
 
 def _pieces(answer: QueryAnswer, request: SqlRequest) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import anyio
 import structlog
@@ -24,7 +24,6 @@ from starlette.types import Message, Receive, Scope, Send
 from segments.errors import ServiceError
 
 log = structlog.get_logger()
-Result = TypeVar("Result")
 Cancel = Callable[[], None]
 GZIP_LEVEL = 4
 """Texts of rows shrink to a tenth; higher levels cost twice the time for a few hundredths."""
@@ -48,50 +47,85 @@ class Cancellable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """An answer that has begun: its query, its first piece, and the rest. Closing ``rest`` ends the query."""
+    """An answer that has begun: its query, its first piece, and the rest. Closing ``rest`` ends the query.
+    ``id_header`` is the name of the header that holds the query's id."""
 
     query: Cancellable
     first: bytes
     rest: Iterator[bytes]
     media_type: str
     headers: Mapping[str, str]
+    id_header: str = ""
 
 
-async def answered(
-    request: Request, begin: Callable[[Callable[[Cancel], None]], Body], at_once: CapacityLimiter
-) -> Response:
-    """Runs ``begin`` in a thread and answers with its body.
-
-    ``begin`` is given a function to call with what cancels the query, as soon as there is one.
-    """
-    ticket = _Ticket()
-    body, whole = await _unless_gone(request.receive, ticket.cancel, lambda: _begun(begin, ticket), at_once)
-    is_gzip = _takes_gzip(request.headers.get("accept-encoding", ""))
-    if whole is not None:
-        if not is_gzip:
-            return Response(whole, media_type=body.media_type, headers=dict(body.headers))
-        packed = b"".join(_gzipped(iter([whole])))
-        headers = {**body.headers, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-        return Response(packed, media_type=body.media_type, headers=headers)
-    return _Stream(body, is_gzip)
-
-
-def _begun(begin: Callable[[Callable[[Cancel], None]], Body], ticket: _Ticket) -> tuple[Body, bytes | None]:
-    """The body, and all of it if the engine has said all and it is not much: an answer with a length costs no further
+@dataclass(slots=True)
+class Answer:
+    """A body, and all of it if the engine has said all and it is not much: an answer with a length costs no further
     hop. It may be much all the same, as buckets without rows are."""
-    body = begin(ticket.hold)
+
+    body: Body
+    whole: bytes | None = None
+    packed: bytes | None = None
+
+    def gzipped(self, whole: bytes) -> bytes:
+        """All of it for who takes gzip, made once."""
+        if self.packed is None:
+            self.packed = b"".join(_gzipped(iter([whole])))
+        return self.packed
+
+
+Begin = Callable[[Callable[[Cancel], None], int], Body]
+"""Starts a query; it is given a function to call with what cancels the query, as soon as there is one, and how many
+wait for its answer."""
+
+
+async def one_query(request: Request, begin: Begin, at_once: CapacityLimiter) -> Response:
+    """Runs ``begin`` in a thread and answers with its body; when the client goes away meanwhile the query is
+    cancelled and ends by its own error."""
+    ticket = Ticket()
+    # A plain task: a group of two would cost a sixth of a small answer, and wrap the work's errors.
+    watching = asyncio.get_running_loop().create_task(watch(request.receive, ticket.cancel))
+    try:
+        answer = await begun_in_thread(begin, ticket, 1, at_once)
+    finally:
+        watching.cancel()
+    return response_to(request, answer)
+
+
+async def begun_in_thread(begin: Begin, ticket: Ticket, askers: int, at_once: CapacityLimiter) -> Answer:
+    """The begun answer of a query that ``ticket`` cancels, for so many ``askers``."""
+    return await to_thread.run_sync(lambda: _begun(begin, ticket, askers), limiter=at_once)
+
+
+def response_to(request: Request, answer: Answer, query_id: str = "") -> Response:
+    """What sends an answer; one that is whole may be sent to many, to each under a ``query_id`` of its own."""
+    body, whole = answer.body, answer.whole
+    headers = dict(body.headers)
+    if query_id:
+        headers[body.id_header] = query_id
+    is_gzip = _takes_gzip(request.headers.get("accept-encoding", ""))
+    if whole is None:
+        return _Stream(body, headers, is_gzip)
+    if not is_gzip:
+        return Response(whole, media_type=body.media_type, headers=headers)
+    headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+    return Response(answer.gzipped(whole), media_type=body.media_type, headers=headers)
+
+
+def _begun(begin: Begin, ticket: Ticket, askers: int) -> Answer:
+    body = begin(ticket.hold, askers)
     if not body.query.is_over:
-        return body, None
+        return Answer(body)
     pieces, size = [body.first], len(body.first)
     for piece in body.rest:
         pieces.append(piece)
         size += len(piece)
         if size > _WHOLE_BYTES:
-            return replace(body, first=b"".join(pieces)), None
-    return body, b"".join(pieces)
+            return Answer(replace(body, first=b"".join(pieces)))
+    return Answer(body, b"".join(pieces))
 
 
-class _Ticket:
+class Ticket:
     """Remembers what cancels a query, and that somebody wanted it before it could be."""
 
     def __init__(self) -> None:
@@ -99,41 +133,32 @@ class _Ticket:
         self._is_wanted = False
 
     def hold(self, cancel: Cancel) -> None:
+        """There is a query now, which this ends."""
         self._cancel = cancel
         if self._is_wanted:
             cancel()
 
     def cancel(self) -> None:
+        """Ends the query, at once or as soon as there is one."""
         self._is_wanted = True
         if self._cancel is not None:
             self._cancel()
 
 
-async def _unless_gone(
-    receive: Receive, cancel: Cancel, work: Callable[[], Result], at_once: CapacityLimiter
-) -> Result:
-    """The work's result; when the client goes away meanwhile, the work is cancelled and ends by its own error."""
-    # A plain task: a group of two would cost a sixth of a small answer, and wrap the work's errors.
-    watching = asyncio.get_running_loop().create_task(_watch(receive, cancel))
-    try:
-        return await to_thread.run_sync(work, limiter=at_once)
-    finally:
-        watching.cancel()
-
-
-async def _watch(receive: Receive, cancel: Cancel) -> None:
+async def watch(receive: Receive, gone: Callable[[], None]) -> None:
+    """Calls ``gone`` when the client has gone away."""
     while True:
         message: Message = await receive()
         if message["type"] == "http.disconnect":
-            cancel()
+            gone()
             return
 
 
 class _Stream(Response):
     """Sends pieces as they are made; one thread hop a piece, and no further than the client reads."""
 
-    def __init__(self, body: Body, is_gzip: bool) -> None:
-        super().__init__(media_type=body.media_type, headers=dict(body.headers))
+    def __init__(self, body: Body, headers: Mapping[str, str], is_gzip: bool) -> None:
+        super().__init__(media_type=body.media_type, headers=headers)
         del self.headers["content-length"]
         self._query = body.query
         self._is_gone = False
@@ -165,7 +190,7 @@ class _Stream(Response):
     async def _watch(self, receive: Receive, sending: anyio.CancelScope) -> None:
         """When the client goes away its query ends, and so does the sending: what the engine has said may make rows
         for hours."""
-        await _watch(receive, self._query.cancel)
+        await watch(receive, self._query.cancel)
         self._is_gone = True
         sending.cancel()
 

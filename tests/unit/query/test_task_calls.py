@@ -90,18 +90,31 @@ def test_many_who_ask_at_once_share_an_assembly_and_one_who_asks_alone_never_wai
     assert gathering.wait_ms(116) == 0, "the others have gone"
 
 
-def test_while_rows_arrive_the_many_are_served_the_later_the_more_they_are() -> None:
+def test_while_rows_arrive_those_who_never_pause_are_served_the_later_the_more_they_are() -> None:
     gathering = Gathering(10, pace_ms=2)
-    gathering.begun(100)
-    for _ in range(50):
-        gathering.served()
-    assert gathering.wait_ms(101) == 9, "the same rows as before"
-    gathering.found_news()
-    assert gathering.wait_ms(101) == 99 and gathering.wait_ms(200) == 0
-    gathering.begun(200)
+    for now_ms in (10_000, 10_100, 10_200):
+        gathering.begun(now_ms)
+        gathering.served(50)
+        assert gathering.wait_ms(now_ms + 1) == 9, "the same rows as before"
+    waits, now_ms = [], 20_000
+    for _ in range(6):
+        gathering.begun(now_ms)
+        gathering.found_news()
+        gathering.served(50)
+        waits.append(gathering.wait_ms(now_ms))
+        now_ms += waits[-1]
+    assert waits == [10, 10, 80, 100, 100, 100], "a burst is answered at once, what goes on is paced"
+    gathering.begun(now_ms)
     gathering.found_news()
     gathering.served()
-    assert gathering.wait_ms(201) == 0, "alone"
-    for _ in range(3):
-        gathering.served()
-    assert gathering.wait_ms(201) == 9, "a few"
+    assert gathering.wait_ms(now_ms) == 0, "alone"
+
+
+def test_many_who_refresh_at_once_and_pause_then_never_wait_for_the_pace() -> None:
+    gathering = Gathering(10, pace_ms=2)
+    for now_ms in range(1_000, 9_000, 500):
+        for askers in (1, 49, 5):
+            gathering.begun(now_ms)
+            gathering.found_news()
+            gathering.served(askers)
+            assert gathering.wait_ms(now_ms + 10) == 0

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 
+from query.asked import Begun, ignored
 from query.errors import InvalidQuery, QueryTimeout
 from query.model import PlannedQuery, SqlRequest
-from query.node import NOTHING, Begun, ignored
+from query.node import NOTHING
 from query.session import Seen
 from query.sql.catalogue import ColumnDef, MemoryCatalogue, TableDef
 from query.sql.planner import plan
@@ -41,15 +42,15 @@ class Numbers:
     def __init__(self) -> None:
         self.closed, self.running = 0, {"known"}
 
-    def execute(self, request: SqlRequest, seen: Mapping[str, Seen] = NOTHING, begun: Begun = ignored) -> NumbersAnswer:
+    def execute(
+        self, request: SqlRequest, seen: Mapping[str, Seen] = NOTHING, begun: Begun = ignored, askers: int = 1
+    ) -> NumbersAnswer:
         return NumbersAnswer(self, plan(request, TABLES, 0), "breaks" in request.context)
 
     def prepare(self, request: SqlRequest) -> PlannedQuery:
         return plan(request, TABLES, 0)
 
-    def execute_native(
-        self, query_id: str, body: object, seen: Mapping[str, Seen] = NOTHING, begun: Begun = ignored
-    ) -> Never:
+    def execute_native(self, *asked: Any, **named: Any) -> Never:
         raise InvalidQuery("numbers are asked by SQL")
 
     def cancel(self, query_id: str) -> bool:
@@ -119,8 +120,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    found = World(tmp_path)
-    yield found
+    yield (found := World(tmp_path))
     found.system.stop()
 
 

@@ -9,9 +9,10 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from query.asked import Begun, ignored
 from query.errors import QueryTimeout
 from query.native.planner import plan
-from query.node import NOTHING, Begun, ignored
+from query.node import NOTHING
 from query.session import Seen, read
 from query.sql.metadata import NoSystemTables
 from server.api.answers import install_error_answers
@@ -33,7 +34,12 @@ class Recorded:
         self.closed = 0
 
     def execute_native(
-        self, query_id: str, body: object, seen: Mapping[str, Seen] = NOTHING, begun: Begun = ignored
+        self,
+        query_id: str,
+        body: object,
+        seen: Mapping[str, Seen] = NOTHING,
+        begun: Begun = ignored,
+        askers: int = 1,
     ) -> Pieces:
         self.started.append(query_id)
         planned = plan(body, catalogue(), 0)

@@ -14,7 +14,7 @@ from anyio import CapacityLimiter
 from starlette.requests import Request
 
 from query.errors import QueryCancelled
-from server.api.streaming import Body, answered
+from server.api.streaming import Body, one_query
 
 Message = MutableMapping[str, Any]
 
@@ -79,11 +79,11 @@ def ask(query: Query, client_of: Any = Client) -> Client:
         client: Client = client_of()
         request = client.request()
 
-        def begin(begun: Any) -> Body:
+        def begin(begun: Any, askers: int) -> Body:
             begun(query.cancel)
             return query.body()
 
-        response = await answered(request, begin, CapacityLimiter(2))
+        response = await one_query(request, begin, CapacityLimiter(2))
         await response(request.scope, client.receive, client.send)
         return client
 
@@ -165,12 +165,12 @@ def test_a_query_that_can_be_cancelled_only_later_is_cancelled_then() -> None:
 
         client.receive = receive  # type: ignore[method-assign]
 
-        def begin(begun: Any) -> Body:
+        def begin(begun: Any, askers: int) -> Body:
             assert gone.wait(10)
             begun(query.cancel)
             return query.body()
 
-        await answered(client.request(), begin, CapacityLimiter(2))
+        await one_query(client.request(), begin, CapacityLimiter(2))
 
     with pytest.raises(QueryCancelled):
         asyncio.run(asyncio.wait_for(whole(), 20))
