@@ -6,14 +6,7 @@ stops queries whose time is over, and kills a worker that does not stop.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
-import shutil
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,15 +23,16 @@ from query.errors import (
 )
 from query.lanes import Lanes, Ticket
 from query.runs import NOBODY, Owner, Run, Worker
-from query.worker_wire import Job, Kind, WorkerSettings, encode_settings
+from query.worker_start import WorkerStarter
+from query.worker_wire import Job, Kind
 
 _log = structlog.get_logger(__name__)
 _TICK_S = 0.05
 _REST_AFTER_MS = 1_000  # so long after the last query it is no longer looked for late ones
 _START_AGAIN_MS = 1_000
-_TEMP_PREFIX = "query_temp_"
-# Nothing of the server's environment (credentials, database addresses) is a query's business.
-_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "TMPDIR")
+_SPARE_RESTS_MS = 30_000  # so long after its last query a worker beyond the usual number ends
+_LONG_BYTES = 64 << 20
+"""A query that has told so many bytes is long, however few rows it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +40,8 @@ class EngineSettings:
     """``workers`` processes of ``threads`` threads and ``memory_bytes`` each; ``temp_bytes`` bounds what one spills.
 
     ``queued`` queries at most wait for a worker.
-    One that reads ``long_rows`` counts as long (``query.lanes``). ``grace_ms`` after it was told to stop, a worker is
+    One that reads ``long_rows``, or has run for ``long_ms``, counts as long (``query.lanes``); while all workers are
+    held by such, up to ``spare`` more stand by for short ones. ``grace_ms`` after it was told to stop, a worker is
     killed. ``nice`` is what the workers' priority falls behind that of tasks (0 to 19): reading goes before asking.
     """
 
@@ -58,6 +53,8 @@ class EngineSettings:
     timeout_ms: int = 300_000
     grace_ms: int = 2_000
     long_rows: int = 20_000_000
+    long_ms: int = 1_000
+    spare: int = 1
     nice: int = 0
 
 
@@ -67,14 +64,22 @@ class Engine:
     def __init__(self, settings: EngineSettings, roots: Sequence[Path], temp_dir: Path, clock: Clock) -> None:
         self.clock = clock
         self._settings = settings
-        self._roots = tuple(str(root) for root in roots)
-        self._temp_dir = temp_dir
+        self._starter = WorkerStarter(
+            [str(root) for root in roots],
+            temp_dir,
+            settings.memory_bytes,
+            settings.temp_bytes,
+            settings.threads,
+            settings.nice,
+        )
         self._lock = threading.Lock()
         # Each who waits has a condition of its own: one free worker wakes one of fifty, not all of them.
         self._turns: dict[Ticket, threading.Condition] = {}
         self._owner_wanted = threading.Condition(self._lock)
         self._owner_looks = False
+        # Only those that can begin at once: nobody waits for the start of one while another may come free.
         self._idle: list[Worker] = []
+        self._starting: tuple[Worker, threading.Thread] | None = None
         self._count = 0
         self._lanes = Lanes(settings.workers)
         self._runs: set[Run] = set()
@@ -84,11 +89,8 @@ class Engine:
         self._owner: threading.Thread | None = None
 
     def start(self) -> None:
-        """Starts the workers in the background; the first query waits for the first of them."""
-        for root in (*self._roots, str(self._temp_dir)):
-            Path(root).mkdir(parents=True, exist_ok=True)
-        for left in self._temp_dir.glob(_TEMP_PREFIX + "*"):
-            shutil.rmtree(left, ignore_errors=True)
+        """Starts the workers in the background, one after the other; the first query waits for the first of them."""
+        self._starter.prepare()
         self._owner = threading.Thread(target=self._own_processes, name="query-engine", daemon=True)
         self._owner.start()
 
@@ -104,6 +106,10 @@ class Engine:
             run.kill()
         if self._owner is not None:
             self._owner.join()
+        starting = self._starting
+        if starting is not None:
+            starting[0].kill()
+            starting[1].join()
         with self._lock:
             idle, self._idle = self._idle, []
         for worker in idle:
@@ -181,6 +187,7 @@ class Engine:
             self._lanes.end(run.is_long)
             keep = reusable and not self._stopping
             if keep:
+                worker.idle_since_ms = self.clock.monotonic_ms()
                 self._idle.append(worker)
             else:
                 self._miss_one()
@@ -215,9 +222,8 @@ class Engine:
                     turn.wait(min(left_ms / 1000, 1.0))
                 if self._stopping:
                     raise QueryUnavailable("the query node is stopping")
-                # The last one back has the chunks mapped that the next query most likely reads.
-                self._idle.sort(key=lambda worker: worker.ready)
                 self._lanes.begin(ticket.is_long)
+                # The last one back has the chunks mapped that the next query most likely reads.
                 return self._idle.pop()
             finally:
                 self._lanes.leave(ticket)
@@ -243,34 +249,79 @@ class Engine:
                 if self._stopping:
                     return
                 now_ms = self.clock.monotonic_ms()
+                self._notice_long(now_ms)
                 postponed = now_ms < self._start_again_ms
-                missing = 0 if postponed else self._settings.workers - self._count
-                self._count += missing
+                starts = not postponed and self._starting is None and self._count < self._wanted()
+                surplus = self._surplus(now_ms)
+                self._count += starts - len(surplus)
                 if self._runs:
                     rest_ms = now_ms + _REST_AFTER_MS
-                if not missing:
+                if not starts and not surplus:
                     # While it looks by itself nobody needs to wake it for each of many short queries.
                     self._owner_looks = postponed or now_ms < rest_ms
-                    self._owner_wanted.wait(_TICK_S if self._owner_looks else None)
+                    rests_s = _SPARE_RESTS_MS / 1000 if self._count > self._settings.workers else None
+                    self._owner_wanted.wait(_TICK_S if self._owner_looks else rests_s)
                     self._owner_looks = True
                 runs = list(self._runs)
-            started = [worker for _ in range(missing) if (worker := self._started_worker()) is not None]
-            with self._lock:
-                self._idle.extend(started)
-                self._count -= missing - len(started)
-                for _ in started:
-                    self._call_next()
+            for worker in surplus:
+                worker.discard()
+            if starts:
+                self._start_one()
             self._stop_late(runs)
 
-    def _started_worker(self) -> Worker | None:
-        """None when the machine gives none now (a full disk, no more processes). Its owner must not die of that: the
-        other workers would, and nobody would stop a query whose time is over."""
+    def _notice_long(self, now_ms: int) -> None:
+        """With the lock held: what was taken for short and is not counts as long from now on."""
+        for run in self._runs:
+            has_run_ms = now_ms - run.begun_ms
+            if not run.is_long and (has_run_ms >= self._settings.long_ms or run.told_bytes >= _LONG_BYTES):
+                run.is_long = True
+                self._lanes.lengthen()
+
+    def _wanted(self) -> int:
+        """With the lock held: how many workers there should be."""
+        held_by_long = bool(self._runs) and not self._idle and all(run.is_long for run in self._runs)
+        return self._settings.workers + (self._settings.spare if held_by_long else 0)
+
+    def _surplus(self, now_ms: int) -> list[Worker]:
+        """With the lock held: workers beyond the usual number that have rested for long, taken out of the idle ones."""
+        beyond = max(self._count - self._settings.workers, 0)
+        rested = [worker for worker in self._idle if now_ms - worker.idle_since_ms >= _SPARE_RESTS_MS][:beyond]
+        self._idle = [worker for worker in self._idle if worker not in rested]
+        return rested
+
+    def _start_one(self) -> None:
+        """Starts a worker that is counted already. Its owner must not die where the machine gives none: the other
+        workers would, and nobody would stop a query whose time is over."""
         try:
-            return self._start_worker()
+            worker = self._starter.start()
         except OSError as error:
             self._start_again_ms = self.clock.monotonic_ms() + _START_AGAIN_MS
             _log.warning("query_worker_not_started", error=str(error))
-            return None
+            with self._lock:
+                self._count -= 1
+            return
+        waits = threading.Thread(target=self._await_start, args=(worker,), name="query-worker-start", daemon=True)
+        self._starting = worker, waits
+        waits.start()
+
+    def _await_start(self, worker: Worker) -> None:
+        begun = worker.begun()
+        with self._lock:
+            self._starting = None
+            keep = begun and not self._stopping
+            worker.idle_since_ms = now_ms = self.clock.monotonic_ms()
+            if keep:
+                # Those that have worked know more.
+                self._idle.insert(0, worker)
+                self._call_next()
+                self._owner_wanted.notify()
+            else:
+                self._start_again_ms = now_ms + _START_AGAIN_MS
+                self._miss_one()
+        if not keep:
+            worker.discard()
+        if not begun and not self._stopping:
+            _log.warning("query_worker_not_started", error=f"it ended with code {worker.process.returncode}")
 
     def _stop_late(self, runs: Sequence[Run]) -> None:
         now_ms = self.clock.monotonic_ms()
@@ -279,28 +330,3 @@ class Engine:
                 run.cancel(QueryTimeout("the query did not end in its time"))
             elif run.stopped_at_ms is not None and now_ms >= run.stopped_at_ms + self._settings.grace_ms:
                 run.kill()
-
-    def _start_worker(self) -> Worker:
-        temp_dir = tempfile.mkdtemp(prefix=_TEMP_PREFIX, dir=self._temp_dir)
-        ours, theirs = socket.socketpair()
-        settings = WorkerSettings(
-            self._roots,
-            temp_dir,
-            self._settings.memory_bytes,
-            self._settings.temp_bytes,
-            self._settings.threads,
-            self._settings.nice,
-        )
-        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-        environment["PYTHONPATH"] = str(Path(__file__).parent.parent)
-        with theirs, contextlib.ExitStack() as undo:
-            undo.callback(shutil.rmtree, temp_dir, ignore_errors=True)
-            undo.callback(ours.close)
-            process = subprocess.Popen(
-                [sys.executable, "-m", "query.worker", str(theirs.fileno()), encode_settings(settings)],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env=environment,
-            )
-            undo.pop_all()
-        return Worker(process, ours, temp_dir)

@@ -4,6 +4,8 @@ Queries wait in the order of their priority, then of the time at which each is d
 will take itself. So a short one goes before a longer one that came a little earlier, equal ones go in the order of
 their coming, and nobody is overtaken for longer than some times its own length. Long ones, and those that say of
 themselves that they can wait, hold all workers but one at most: there is always one that the next short query gets.
+What was taken for short by the rows it reads (a join of two small tables may tell thousands of millions) becomes long
+by the time it has run or the bytes it has told, wherever it stands.
 """
 
 from __future__ import annotations
@@ -68,6 +70,10 @@ class Lanes:
     def begin(self, is_long: bool) -> None:
         """A query of that kind has got a worker."""
         self._long += is_long
+
+    def lengthen(self) -> None:
+        """A query that began as a short one is a long one: it has run, or told, for longer than a short one may."""
+        self._long += 1
 
     def end(self, is_long: bool) -> None:
         """It has given it back."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -25,17 +26,20 @@ from query.errors import (
     UnsupportedQuery,
 )
 from query.lanes import Claim
-from query.worker_wire import Job, Kind, decode_groups, encode_job, receive, send
+from query.worker_wire import STARVED_CODE, Job, Kind, decode_groups, encode_job, receive, send
 
-_CAPACITY_ERRORS = ("OutOfMemoryException", "RowTooLarge", "MemoryError")
+_MEMORY_ERRORS = ("OutOfMemoryException", "MemoryError", "ArrowMemoryError")
 TOO_MANY_GROUPS = "GroupsTooLarge"
 """The engine's error where a step of a job made more than it may: its statement has to read all rows."""
 _KERNEL_REFUSES = "while executing the UDF: ValueError: "
+_KERNEL_STARVES = "while executing the UDF: MemoryError"
 # The statement met a value it cannot digest: a long that overflows, a text that is no JSON.
 _STATEMENT_ERRORS = ("OutOfRangeException", "ConversionException", "InvalidInputException", "SyntaxException")
 # After a fault of its own an engine refuses every further statement.
 _FATAL = ("InternalException", "FatalException")
 _FILES = ".parquet"
+_NO_MEMORY_CODES = (STARVED_CODE, -signal.SIGABRT)
+_ENDS_S = 5.0
 
 
 class Pool(Protocol):
@@ -51,11 +55,14 @@ class Pool(Protocol):
 class Worker:
     """One process and the pool's end of its socket."""
 
-    def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket, temp_dir: str) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], connection: socket.socket, temp_dir: str, memory_bytes: int = 0
+    ) -> None:
         self.process = process
         self.connection = connection
         self._temp_dir = temp_dir
-        self.ready = False
+        self._memory_bytes = memory_bytes
+        self.idle_since_ms = 0
         self._send_lock = threading.Lock()
 
     def send(self, kind: Kind, payload: bytes = b"") -> None:
@@ -68,6 +75,20 @@ class Worker:
         self.process.wait()
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
+
+    def begun(self) -> bool:
+        """Waits until it can take jobs; False when it ended before that."""
+        frame = receive(self.connection)
+        return frame is not None and frame[0] is Kind.READY
+
+    def death(self) -> QueryError:
+        """Why there is no answer from a worker that has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_ENDS_S)
+        if self.process.returncode in _NO_MEMORY_CODES:
+            # What met a refused allocation could not go on, or not even say so.
+            return _too_much_memory(self._memory_bytes, {"engineError": "OutOfMemoryException"})
+        return QueryUnavailable("the query's worker process died; the query may be repeated")
 
     def discard(self) -> None:
         """Ends it and removes what it left."""
@@ -85,6 +106,8 @@ class Run:
 
     def __init__(self, pool: Pool, worker: Worker, job: Job, deadline_ms: int, is_long: bool = False) -> None:
         self.is_long = is_long
+        self.begun_ms = pool.clock.monotonic_ms()
+        self.told_bytes = 0
         self._pool = pool
         self._worker = worker
         self._number = job.number
@@ -105,9 +128,6 @@ class Run:
         Raises:
             QueryError: it has no answer.
         """
-        if not self._worker.ready:
-            self._expect(receive(self._worker.connection), Kind.READY)
-            self._worker.ready = True
         self._worker.send(Kind.JOB, encode_job(job))
         frame = receive(self._worker.connection)
         while frame is not None and frame[0] is Kind.GROUPS:
@@ -128,7 +148,9 @@ class Run:
             if frame is not None and frame[0] is Kind.END and self._reason is None:
                 self._finish(reusable=True)
                 return
-            yield pa.ipc.read_record_batch(pa.py_buffer(self._expect(frame, Kind.BATCH)), self.schema)
+            content = self._expect(frame, Kind.BATCH)
+            self.told_bytes += len(content)
+            yield pa.ipc.read_record_batch(pa.py_buffer(content), self.schema)
 
     def cancel(self, reason: QueryError | None = None) -> None:
         """Stops the query; its reader gets the reason as an error."""
@@ -195,7 +217,7 @@ class Run:
         if self._reason is not None:
             raise self._reason
         if frame is None:
-            raise QueryUnavailable("the query's worker process died; the query may be repeated")
+            raise self._worker.death()
         raise _error_of(frame)
 
     def _finish(self, reusable: bool) -> None:
@@ -243,6 +265,26 @@ def _is_fatal(frame: tuple[Kind, bytes]) -> bool:
     return frame[0] is Kind.ERROR and json.loads(frame[1])["kind"] in _FATAL
 
 
+def _too_much_memory(limit_bytes: int, context: dict[str, str]) -> ResourceLimitExceeded:
+    """The error of a query that has met the bound of its worker."""
+    return ResourceLimitExceeded(
+        f"the query needs more memory than the {limit_bytes} bytes that a query worker may have "
+        "(query.memory_limit_bytes): ask of fewer rows, groups or columns or of shorter texts at once, or raise it",
+        context,
+    )
+
+
+def _bound_met(
+    named: dict[str, object], kind: str, message: str, context: dict[str, str]
+) -> ResourceLimitExceeded | None:
+    """The error of a query that needed more than it may have; None if it is another one."""
+    if kind in _MEMORY_ERRORS or _KERNEL_STARVES in message:
+        return _too_much_memory(int(str(named.get("limit", 0))), context | {"engineMessage": message})
+    if kind == "RowTooLarge" or TOO_LONG in message:
+        return ResourceLimitExceeded(message, context)
+    return None
+
+
 def _error_of(frame: tuple[Kind, bytes]) -> QueryError:
     if frame[0] is not Kind.ERROR:
         return QueryFailed(f"the query's worker sent {frame[0].name} out of turn")
@@ -250,12 +292,11 @@ def _error_of(frame: tuple[Kind, bytes]) -> QueryError:
     # What follows a blank line is the engine's own text of the statement, or advice about its settings.
     kind, message = str(named["kind"]), str(named["message"]).partition("\n\n")[0]
     context = {"engineError": kind}
-    if kind in _CAPACITY_ERRORS:
-        return ResourceLimitExceeded(f"the query needs more memory than it may have: {message}", context)
+    bound = _bound_met(named, kind, message, context)
+    if bound is not None:
+        return bound
     if kind == "RecursionError" or "Max expression depth" in message:
         return InvalidQuery("the statement is nested too deeply", context)
-    if TOO_LONG in message:
-        return ResourceLimitExceeded(message, context)
     if _KERNEL_REFUSES in message:
         # A text that was decoded to a sketch and is none.
         return InvalidQuery(message.partition(_KERNEL_REFUSES)[2], context)

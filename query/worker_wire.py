@@ -19,6 +19,8 @@ from query.binding import ArrowInput, Function, Relation, RowInput
 ROOT_FD = 100
 BATCH_ROWS = 8_192
 """Of a full batch; one that has fewer is the last."""
+STARVED_CODE = 77
+"""With which a worker ends that cannot even hear what it is told."""
 _SMALL_BYTES = 64 << 10
 _HEADER = struct.Struct(">cI")
 _LENGTH = struct.Struct(">I")
@@ -40,8 +42,8 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What one worker may use: ``roots`` are the only folders whose files it may open, ``memory_bytes`` and
-    ``temp_bytes`` bound the engine's memory and what it spills to ``temp_dir``. ``nice`` lowers its priority.
+    """What one worker may use: ``roots`` are the only folders whose files it may open, ``memory_bytes``
+    bounds its whole memory, ``temp_bytes`` what it spills to ``temp_dir``.
     """
 
     roots: tuple[str, ...]
@@ -49,7 +51,6 @@ class WorkerSettings:
     memory_bytes: int
     temp_bytes: int
     threads: int
-    nice: int = 0
     batch_rows: int = BATCH_ROWS
 
 

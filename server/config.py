@@ -118,18 +118,21 @@ class OverlordSettings(_Section):
 
 
 class QuerySettings(_Section):
-    """``memory_limit_bytes`` bounds one query worker, ``workers`` how many queries run at once,
+    """``memory_limit_bytes`` bounds the whole memory of one query worker, ``workers`` how many queries run at once,
     ``timeout_ms`` one query (a context's ``timeout`` may lower it). A query over ``long_rows`` stored rows, about a
-    second's work, leaves one worker to the others. ``nice`` puts workers behind tasks. ``results_max_bytes`` bounds
+    second's work, or one that has run for ``long_ms``, leaves one worker to the others; while all are held by such,
+    ``spare_workers`` more serve short ones. ``nice`` puts workers behind tasks. ``results_max_bytes`` bounds
     the small answers kept for who asks the same of the same rows again, ``cache_max_bytes`` the local copies of
     segments, ``mirror_max_bytes`` those of live rows, ``live_wait_ms`` the wait for a task's answer.
     ``lookup_roots`` are the folders whose files lookups may read."""
 
     workers: int = Field(default=2, ge=1, le=64)
     threads: int = Field(default=2, ge=1, le=256)
-    memory_limit_bytes: int = Field(default=2 * 2**30, ge=64 * 2**20)
+    memory_limit_bytes: int = Field(default=2 * 2**30, ge=192 * 2**20)
     timeout_ms: int = Field(default=300_000, ge=1)
     long_rows: int = Field(default=20_000_000, ge=1)
+    long_ms: int = Field(default=1_000, ge=1)
+    spare_workers: int = Field(default=1, ge=0, le=64)
     nice: int = Field(default=5, ge=0, le=19)
     results_max_bytes: int = Field(default=64 * 2**20, ge=0)
     cache_max_bytes: int = Field(default=10 * 2**30, ge=2**20)

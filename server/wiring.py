@@ -256,6 +256,8 @@ class Services:
             memory_bytes=chosen.memory_limit_bytes,
             timeout_ms=chosen.timeout_ms,
             long_rows=chosen.long_rows,
+            long_ms=chosen.long_ms,
+            spare=chosen.spare_workers,
             nice=chosen.nice,
         )
         settings = NodeSettings(

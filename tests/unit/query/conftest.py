@@ -23,7 +23,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def engine(base: Path) -> Iterator[Engine]:
-    settings = EngineSettings(workers=1, threads=1, memory_bytes=128 << 20, temp_bytes=1 << 20)
+    settings = EngineSettings(workers=1, threads=1, memory_bytes=256 << 20, temp_bytes=1 << 20)
     pool = Engine(settings, [base / "cache", base / "chunks"], base / "spill", SystemClock())
     pool.start()
     yield pool

@@ -79,7 +79,6 @@ def test_an_engine_that_has_failed_itself_gets_no_further_statement(kind: str, r
     ours, theirs = socket.socketpair()
     job, pool = Job(1, "SELECT 1", ()), Returned()
     run = Run(pool, Worker(subprocess.Popen(["sleep", "60"]), ours, str(tmp_path / "left")), job, 0)
-    send(theirs, Kind.READY)
     send(theirs, Kind.ERROR, json.dumps({"kind": kind, "message": "it broke"}).encode())
     with pytest.raises(QueryError, match="it broke"):
         run.begin(job)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
+import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ingest.clock import SystemClock
 from query.engine import Engine, EngineSettings
-from query.errors import InvalidQuery
+from query.errors import InvalidQuery, QueryTimeout, QueryUnavailable
 from query.lanes import Claim, Lanes, Ticket
-from query.runs import Run
+from query.runs import Run, Worker
+from query.worker_start import WorkerStarter
 from tests.unit.query.rows import planned
 
 
@@ -50,6 +55,18 @@ def test_long_queries_leave_a_worker_to_the_short(workers: int, long_at_once: in
     assert order(lanes, dict(tickets)) == [*names[:long_at_once], "short"]
     lanes.end(is_long=True)
     assert lanes.next() == tickets[names[long_at_once]]
+
+
+def test_a_query_that_turns_out_long_counts_as_such_from_then_on() -> None:
+    lanes = Lanes(3)
+    lanes.begin(is_long=False)
+    lanes.begin(is_long=True)
+    waits = lanes.join(Claim(is_long=True), 0)
+    assert lanes.next() == waits
+    lanes.lengthen()
+    assert lanes.next() is None and lanes.join(Claim(), 1) == lanes.next()
+    lanes.end(is_long=True)
+    assert lanes.next() == waits
 
 
 def test_a_query_says_of_itself_how_urgent_it_is() -> None:
@@ -98,7 +115,8 @@ class Long:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    pool = Engine(EngineSettings(workers=2, threads=1, nice=3), [tmp_path / "files"], tmp_path / "spill", SystemClock())
+    settings = EngineSettings(workers=2, threads=1, nice=3, long_ms=100)
+    pool = Engine(settings, [tmp_path / "files"], tmp_path / "spill", SystemClock())
     pool.start()
     yield pool
     pool.stop()
@@ -116,3 +134,76 @@ def test_a_short_query_gets_a_worker_while_long_ones_wait_for_it(engine: Engine)
     held.close()
     waiting.join(10)
     assert len(answers) == 1
+
+
+ENDLESS = "SELECT i FROM range(100000000000) t(i)"
+
+
+def test_a_short_query_finds_a_worker_while_others_that_seemed_short_tell_without_an_end(engine: Engine) -> None:
+    told = [engine.run(ENDLESS, []) for _ in range(2)]
+    held = {run.pid for run in told}
+    short = engine.run("SELECT 1 AS x", [], 20_000)
+    assert short.pid not in held and [batch.num_rows for batch in short.batches()] == [1]
+    # Long ones do not get the place that is kept for short ones.
+    with pytest.raises(QueryTimeout):
+        engine.run("SELECT 2", [], 200, owner=Long())
+    assert all(run.is_long for run in told)
+    for run in told:
+        run.close()
+
+
+def test_a_query_that_has_told_much_is_long_whatever_its_time(engine: Engine) -> None:
+    run = engine.run(ENDLESS, [])
+    assert not run.is_long
+    run.begun_ms += 1_000_000
+    batches = run.batches()
+    while not run.is_long:
+        next(batches)
+    assert run.told_bytes >= 64 << 20
+    run.close()
+
+
+class OneComes(WorkerStarter):
+    """Its first worker comes at once, the others never: they are processes that say nothing."""
+
+    def start(self) -> Worker:
+        """As the real one, once."""
+        if not any(self.temp_dir.iterdir()):
+            return super().start()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            return Worker(subprocess.Popen(["sleep", "60"], stdin=theirs.fileno()), ours, str(self.temp_dir / "never"))
+
+
+def test_no_query_waits_for_a_worker_that_is_starting_while_a_warm_one_comes_free(tmp_path: Path) -> None:
+    pool = Engine(EngineSettings(workers=2, threads=1), [tmp_path / "files"], tmp_path / "spill", SystemClock())
+    real = pool._starter
+    pool._starter = OneComes(real.roots, real.temp_dir, real.memory_bytes, real.temp_bytes, real.threads, real.nice)
+    pool.start()
+    try:
+        for _ in range(2):
+            held = pool.run(ENDLESS, [], 20_000)
+            waiting = threading.Thread(target=lambda: list(pool.run("SELECT 2", [], 20_000).batches()))
+            waiting.start()
+            until(lambda: pool.waiting == 1)
+            held.close()
+            waiting.join(20)
+            assert not waiting.is_alive()
+    finally:
+        pool.stop()
+
+
+def test_all_workers_are_warm_soon_after_the_start_and_after_one_was_killed(engine: Engine) -> None:
+    until(lambda: len(engine._idle) == 2)
+    run = engine.run(ENDLESS, [])
+    os.kill(run.pid, signal.SIGKILL)
+    with pytest.raises(QueryUnavailable):
+        list(run.batches())
+    until(lambda: len(engine._idle) == 2)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "it did not happen within 20 s"
+        time.sleep(0.005)

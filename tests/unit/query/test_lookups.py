@@ -276,7 +276,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueryNode]:
     table.read(table.tasks[0], 9)
     lookups = Posted()
     lookups.post(pages={"type": "map", "map": {"p0": "first", "p1": "second"}}, c=COUNTRIES)
-    settings = NodeSettings(sync_ms=20, engine=EngineSettings(workers=1, threads=1, memory_bytes=128 << 20))
+    settings = NodeSettings(sync_ms=20, engine=EngineSettings(workers=1, threads=1, memory_bytes=256 << 20))
     cache = SegmentCache(base / "cache", table.storage, 1 << 30)
     started = QueryNode("n", table, table, cache, base, settings, SystemClock(), lookups=lookups)
     started.start()

@@ -138,7 +138,6 @@ def test_a_batch_that_cannot_be_read_fails_the_query_and_nobody_waits_for_ever(t
     job = Job(1, "SELECT 1", ())
     run = Run(Taker(), Worker(subprocess.Popen(["sleep", "60"]), ours, str(tmp_path / "left")), job, 0)
     batch = pa.record_batch({"i": [1]})
-    send(theirs, Kind.READY)
     send(theirs, Kind.SCHEMA, batch.schema.serialize())
     for _ in range(6):
         send(theirs, Kind.BATCH, batch.serialize())

@@ -55,7 +55,7 @@ class Node:
     """A query node behind HTTP."""
 
     def __init__(self, home: Path, name: str, table: MemoryTable, unreachable: set[str]) -> None:
-        engine = EngineSettings(workers=1, threads=1, memory_bytes=128 << 20, temp_bytes=1 << 20)
+        engine = EngineSettings(workers=1, threads=1, memory_bytes=256 << 20, temp_bytes=1 << 20)
         live = LiveSettings(wait_ms=WAIT_MS, suspect_ms=0, poll_ms=5)
         settings = NodeSettings(sync_ms=20, engine=engine, live=live)
         cache = SegmentCache(home / name / "cache", table.storage, 1 << 30)

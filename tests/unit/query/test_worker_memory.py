@@ -1,0 +1,89 @@
+"""A worker's whole memory stays below its limit, whatever a statement makes; what needs more fails by name, alone."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ingest.clock import SystemClock
+from query.engine import Engine, EngineSettings
+from query.errors import QueryUnavailable, ResourceLimitExceeded
+from query.runs import Worker
+from query.worker_wire import STARVED_CODE
+from tests.unit.query.memory_attacks import LARGE, QUICK, attacked
+
+LIMIT = 192 << 20
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with _engine(tmp_path_factory.mktemp("memory"), LIMIT) as pool:
+        yield pool
+
+
+@contextlib.contextmanager
+def _engine(folder: Path, limit: int) -> Iterator[Engine]:
+    settings = EngineSettings(workers=1, threads=2, memory_bytes=limit, temp_bytes=1 << 30)
+    pool = Engine(settings, [folder / "files"], folder / "spill", SystemClock())
+    pool.start()
+    yield pool
+    pool.stop()
+
+
+@pytest.mark.parametrize("attack", QUICK)
+def test_a_statement_that_needs_more_memory_than_its_worker_may_have_fails_alone(engine: Engine, attack: str) -> None:
+    with pytest.raises(ResourceLimitExceeded, match=r"201326592 bytes .* \(query.memory_limit_bytes\)"):
+        attacked(engine, QUICK[attack], LIMIT)
+    assert attacked(engine, "SELECT 1", LIMIT) == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        # Texts of 1 MB: eight thousand of them, as a batch of numbers has, would be more than the worker has.
+        "SELECT repeat('a', 1000000 + i) AS t FROM (VALUES (1), (2), (3)) AS v(i), (VALUES (1), (2), (3), (4)) AS w(j)",
+        "SELECT i::VARCHAR AS t, [i] AS l FROM range(30000) t(i)",
+        "SELECT i, NULL AS n, i::VARCHAR AS t FROM range(1) t(i) WHERE i > 3",
+    ],
+)
+def test_texts_come_in_batches_that_are_bounded_by_their_bytes(engine: Engine, statement: str) -> None:
+    run = engine.run(statement, [])
+    batches = list(run.batches())
+    rows = [batch.num_rows for batch in batches]
+    assert sum(rows) in (0, 12, 30_000) and all(batch.nbytes < 5 << 20 for batch in batches)
+    # Small ones are as large as those of numbers.
+    assert sum(rows) != 30_000 or rows == [8192, 8192, 8192, 5424]
+    run.close()
+
+
+@pytest.mark.parametrize(("code", "is_memory"), [(STARVED_CODE, True), (-signal.SIGABRT, True), (1, False)])
+def test_a_worker_that_ended_for_want_of_memory_is_told_by_name(tmp_path: Path, code: int, is_memory: bool) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    ends = f"import os, signal; os.kill(os.getpid(), signal.SIGABRT) if {code} < 0 else os._exit({code})"
+    worker = Worker(subprocess.Popen([sys.executable, "-S", "-c", ends]), ours, str(tmp_path / "left"), LIMIT)
+    told = worker.death()
+    assert isinstance(told, ResourceLimitExceeded if is_memory else QueryUnavailable)
+    assert ("query.memory_limit_bytes" in told.message) is is_memory
+    worker.discard()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [256 << 20, 1 << 30])
+def test_no_large_statement_takes_more_memory_than_its_worker_may_have(tmp_path: Path, limit: int) -> None:
+    outcomes = dict[str, str]()
+    with _engine(tmp_path, limit) as pool:
+        for name, statement in (QUICK | LARGE).items():
+            try:
+                outcomes[name] = f"{attacked(pool, statement, limit)} rows"
+            except ResourceLimitExceeded as refused:
+                outcomes[name] = refused.message
+            assert attacked(pool, "SELECT 1", limit) == 1, name
+    assert all("rows" in told or "query.memory_limit_bytes" in told for told in outcomes.values())
