@@ -32,8 +32,9 @@ STATEMENTS = {"text/plain": "the statement", "application/x-www-form-urlencoded"
 SQL_ID_HEADER = "X-Druid-SQL-Query-Id"
 QUESTION_BYTES_MAX = 65_536
 """Longer statements are written by programs, each its own; comparing them would only cost."""
-_OWN = re.compile(rb"[qQ]ueryId|Cache")
-"""Context keys with which a query has its own run, wherever they stand in the body: ``sqlQueryId``, ``useCache``, …"""
+_OWN = re.compile(rb"[qQ]ueryId")
+"""Context keys with which a query has its own run, wherever they stand in the body. ``useCache`` is none: no round has
+an answer from before."""
 QUERIES_AT_ONCE = 200
 """Threads that wait for an answer; how many run at once the engine decides."""
 
@@ -145,7 +146,7 @@ def sql_router(queries: QueryService, run: Endpoint) -> APIRouter:
 
 def question_of(request: Request, body: bytes, *form: Hashable) -> Hashable | None:
     """What a request has in common with all that get the very same answer; None when it must have its own: it has an
-    id to be cancelled by, or wants an answer that nobody else's work goes into."""
+    id to be cancelled by."""
     if len(body) > QUESTION_BYTES_MAX or _OWN.search(body) is not None:
         return None
     return (body, request.headers.get(SEEN_HEADER), *form)

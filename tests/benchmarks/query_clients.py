@@ -15,7 +15,8 @@ from typing import Self
 
 class Clients:
     """``count`` clients that ask one statement after the other, ``rounds`` times (0: until the block ends), each the
-    same ones in turn, all at once every ``every_s`` (0: without a pause). Afterwards ``times`` are the milliseconds
+    same ones in turn, all at once every ``every_s`` (0: without a pause). A statement's ``{client}`` becomes each one's
+    number. Afterwards ``times`` are the milliseconds
     each answer took, sorted; ``refused`` counts others.
     """
 
@@ -56,16 +57,17 @@ def main() -> None:
     bodies = [json.dumps({"query": sql, "context": {"useCache": asked["use_cache"]}}) for sql in asked["statements"]]
     ready = threading.Barrier(asked["count"] + 1)
 
-    def ask() -> None:
+    def ask(client: int) -> None:
+        own = [body.replace("{client}", str(client)) for body in bodies]
         connection = http.client.HTTPConnection("127.0.0.1", asked["port"], timeout=300)
         connection.connect()
         ready.wait()
         done, first = 0, time.perf_counter()
         while not ended.wait(max(first + done * asked["every_s"] - time.perf_counter(), 0)) and (
-            not asked["rounds"] or done < asked["rounds"] * len(bodies)
+            not asked["rounds"] or done < asked["rounds"] * len(own)
         ):
             begun = time.perf_counter()
-            body = bodies[done % len(bodies)]
+            body = own[done % len(own)]
             connection.request("POST", "/druid/v2/sql", body, {"Content-Type": "application/json"})
             response = connection.getresponse()
             response.read()
@@ -73,7 +75,7 @@ def main() -> None:
             done += 1
         connection.close()
 
-    threads = [threading.Thread(target=ask) for _ in range(asked["count"])]
+    threads = [threading.Thread(target=ask, args=(client,)) for client in range(asked["count"])]
     for thread in threads:
         thread.start()
     ready.wait()

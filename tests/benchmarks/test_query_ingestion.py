@@ -130,5 +130,5 @@ def clients_alone(port: int) -> None:
             pass
         with Clients(port, CLIENTS, statements("beside"), use_cache, rounds=3) as many:
             pass
-        name = "shared" if use_cache else "each anew"
+        name = "equal and kept" if use_cache else "equal"
         print(f"{CLIENTS} at once, {name}: {many.told()}; alone p50 {statistics.median(one.times):.0f} ms")
