@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -42,6 +43,7 @@ from segments.schema import TIME_COLUMN, SegmentSchema
 if TYPE_CHECKING:
     from query.node import QueryNode
 
+_LACKED = re.compile(r'Referenced column "([^"]+)" not found')
 CACHE_ROOT, MIRROR_ROOT = 0, 1
 """Which of a worker's folders holds segments, and which live chunks."""
 
@@ -60,6 +62,8 @@ class BoundQuery:
         self._seen = seen
         self._bound: dict[str, BoundTable | None] = {}
         self._defs: dict[str, TableDef] = {}
+        self._read: list[DataSegment] = []
+        self._counted: list[DataSegment] = []
         self._pinned: list[DataSegment] = []
         self._lookups: dict[str, LookupFile] = {}
         self._lock = threading.Lock()
@@ -135,10 +139,7 @@ class BoundQuery:
 
     def relation(self, use: TableUse) -> Relation:
         """What the engine reads where the statement names the table; files outside its time bounds are left out.
-
-        Raises:
-            QueryUnavailable: a segment cannot be read.
-        """
+        They are there once the query holds them."""
         if use.is_lookup:
             return bind_lookup(use, self._lookup_path(use.datasource))
         if not use.is_stored:
@@ -150,13 +151,23 @@ class BoundQuery:
         if kept is None:
             kept = _assembled(use, segments, bound.chunks)
             relations.put(use, segments, bound.chunks, kept)
-        self.check()
-        needed: Sequence[DataSegment] = kept.needed
+        self._read.extend(kept.needed)
         if use.counts_only or use.within_bounds:
-            needed = [*needed, *self._node.unreadable(_needed(segments, use))]
-        self._node.pin(needed, self._pinned, self.check)
+            self._counted.extend(self._node.unreadable(_needed(segments, use)))
         self._rows_read += kept.rows
         return kept.relation
+
+    def hold(self, plan: Plan | None = None) -> None:
+        """Brings the files that it reads and keeps them until it is closed: those of its relations, or of a plan of
+        groups, which needs no others. So a table whose groups are kept may be larger than the cache.
+
+        Raises:
+            QueryUnavailable: a segment cannot be read.
+        """
+        self.check()
+        read = self._read if plan is None else [segment for delta in plan.deltas for segment in delta.segments]
+        # What is only counted is asked for where it could not be had before: it is not counted either, then.
+        self._node.pin([*read, *self._counted], self._pinned, self.check)
 
     def plan_of_groups(self, planned: PlannedQuery, functions: Sequence[Function], partials: Partials) -> Plan | None:
         """How to answer of groups that are kept; None: as every statement is. Once its relations are bound."""
@@ -222,10 +233,28 @@ class BoundQuery:
                 "repeat the query. If it happens again, check the disk of the data directory",
                 error.context | {"segment": str(segment.id)},
             )
+        if error.context["engineError"] == "BinderException":
+            return self._lacking(error)
         named = next((segment for segment in self._pinned if segment.checksum in error.message), None)
         if named is None or isinstance(error, InvalidQuery):
             return error
         return QueryUnavailable(f"segment {named.id}: {error.message}", error.context)
+
+    def _lacking(self, error: QueryError) -> QueryError:
+        """Of an error about the statement's names: a column that a file should have is the fault of that file, also if
+        it is whole again by now, since another query found it."""
+        lacked = _LACKED.search(error.message)
+        known = [one for one in self._pinned if lacked and one.schema.column(lacked[1])]
+        if lacked is None or not known:
+            return error
+        self._node.distrust()
+        named = f"segment {known[0].id}" + (f" or another of {len(known)}" if len(known) > 1 else "")
+        return QueryUnavailable(
+            f"{named}: its file in this node's cache lacked the column {lacked[1]!r} when it was read. "
+            "It comes anew from deep storage: repeat the query. If it happens again, check the disk of the data "
+            "directory",
+            error.context | {"segment": str(known[0].id)},
+        )
 
 
 def _assembled(use: TableUse, segments: Sequence[DataSegment], chunks: Sequence[MirroredChunk]) -> Assembled:

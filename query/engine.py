@@ -81,6 +81,7 @@ class Engine:
         self._idle: list[Worker] = []
         self._starting: tuple[Worker, threading.Thread] | None = None
         self._count = 0
+        self._generation = 0
         self._lanes = Lanes(settings.workers)
         self._runs: set[Run] = set()
         self._numbers = itertools.count(1)
@@ -157,8 +158,10 @@ class Engine:
                 worker.send(Kind.TRIM)
 
     def renew(self) -> None:
-        """Ends the workers that nobody uses, and with them what they remember of files; others take their places."""
+        """Ends all workers, and with them what they remember of files; others take their places. Those that have a
+        query end after it."""
         with self._lock:
+            self._generation += 1
             idle, self._idle = self._idle, []
             for _ in idle:
                 self._miss_one()
@@ -185,7 +188,7 @@ class Engine:
         with self._lock:
             self._runs.discard(run)
             self._lanes.end(run.is_long)
-            keep = reusable and not self._stopping
+            keep = reusable and not self._stopping and worker.generation == self._generation
             if keep:
                 worker.idle_since_ms = self.clock.monotonic_ms()
                 self._idle.append(worker)
@@ -309,6 +312,7 @@ class Engine:
         with self._lock:
             self._starting = None
             keep = begun and not self._stopping
+            worker.generation = self._generation
             worker.idle_since_ms = now_ms = self.clock.monotonic_ms()
             if keep:
                 # Those that have worked know more.

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-import pyarrow as pa
 import structlog
 
 from query.answer import Keep, NativeResult, QueryResult
@@ -33,7 +32,7 @@ from query.partials import Partials
 from query.plan_cache import NativePlanCache, PlanCache
 from query.planning import HUGE_CHARS, HugePlanner
 from query.read_ahead import AheadSettings
-from query.relations import Relations
+from query.relations import Relations, streamed
 from query.result_cache import Kept, KeptRun, ResultCache
 from query.running import Runner
 from query.runs import Run
@@ -332,11 +331,7 @@ class QueryNode:
         """A relation over a table of INFORMATION_SCHEMA or sys."""
         if use.datasource == "COLUMNS":
             self._columns.look(self._live_names())
-        rows = inline_rows(use, self, self.system)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
-            writer.write_table(rows)
-        return bind_rows(use, sink.getvalue().to_pybytes())
+        return bind_rows(use, streamed(inline_rows(use, self, self.system)))
 
     def _live_names(self) -> list[str]:
         """Tables that may have rows which are not published."""
@@ -361,11 +356,15 @@ class QueryNode:
                 found[segment] = damage
                 self._cache.drop(segment)
         if found:
-            # Who read it before it was found may have read other values.
-            self._partials.forget()
-            self._results.forget()
-            self._engine.renew()
+            self.distrust()
         return found
+
+    def distrust(self) -> None:
+        """Forgets what was made of files, for one of them was damaged: who read it before may have read other values,
+        and workers remember its columns."""
+        self._partials.forget()
+        self._results.forget()
+        self._engine.renew()
 
     def unpin(self, segments: Sequence[DataSegment]) -> None:
         """Gives up the pins of a query."""

@@ -10,6 +10,8 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from query.binding import Relation
 from query.mirror import MirroredChunk
 from query.model import TableUse
@@ -31,6 +33,15 @@ class _Kept:
     segments: tuple[DataSegment, ...]
     chunks: tuple[MirroredChunk, ...]
     assembled: Assembled
+
+
+def streamed(rows: pa.Table) -> bytes:
+    """Rows at hand as a relation holds them: an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 class Relations:

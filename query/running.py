@@ -28,20 +28,25 @@ class Runner:
         Raises:
             QueryError: it has no answer.
         """
+        deadline_ms = self._engine.clock.monotonic_ms() + left_ms
         plan = query.plan_of_groups(planned, job.functions, self._partials)
+        query.hold(plan)
         if plan is None:
-            return self._engine.begin(job, left_ms, query)
-        begun_ms = self._engine.clock.monotonic_ms()
+            return self._engine.begin(job, self._left_ms(deadline_ms), query)
         query.claims(planned, self._long_rows, plan.rows)
         try:
-            run = self._engine.begin(plan.job(job, self._partials.groups_bytes), left_ms, query)
+            run = self._engine.begin(plan.job(job, self._partials.groups_bytes), self._left_ms(deadline_ms), query)
         except (QueryFailed, ResourceLimitExceeded) as error:
             if error.context.get("engineError") not in _BETTER_OF_ROWS:
                 raise
             self._partials.give_up(plan)
             query.claims(planned, self._long_rows)
-            taken_ms = self._engine.clock.monotonic_ms() - begun_ms
-            return self._engine.begin(job, max(left_ms - taken_ms, 1), query)
+            query.hold()
+            return self._engine.begin(job, self._left_ms(deadline_ms), query)
         if planned.populate_cache:
             self._partials.keep(plan, run.groups)
         return run
+
+    def _left_ms(self, deadline_ms: int) -> int:
+        """What bringing files, or a first try, has left of its time."""
+        return max(deadline_ms - self._engine.clock.monotonic_ms(), 1)

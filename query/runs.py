@@ -33,6 +33,8 @@ TOO_MANY_GROUPS = "GroupsTooLarge"
 """The engine's error where a step of a job made more than it may: its statement has to read all rows."""
 _KERNEL_REFUSES = "while executing the UDF: ValueError: "
 _KERNEL_STARVES = "while executing the UDF: MemoryError"
+# Parts of the engine that have an allocation refused and an error of their own for it.
+_REFUSED_MEMORY = ("memory allocation failed", "bad_alloc", "bad allocation", "Allocation failure", "malloc of size")
 # The statement met a value it cannot digest: a long that overflows, a text that is no JSON.
 _STATEMENT_ERRORS = ("OutOfRangeException", "ConversionException", "InvalidInputException", "SyntaxException")
 # After a fault of its own an engine refuses every further statement.
@@ -63,6 +65,7 @@ class Worker:
         self._temp_dir = temp_dir
         self._memory_bytes = memory_bytes
         self.idle_since_ms = 0
+        self.generation = 0
         self._send_lock = threading.Lock()
 
     def send(self, kind: Kind, payload: bytes = b"") -> None:
@@ -278,7 +281,8 @@ def _bound_met(
     named: dict[str, object], kind: str, message: str, context: dict[str, str]
 ) -> ResourceLimitExceeded | None:
     """The error of a query that needed more than it may have; None if it is another one."""
-    if kind in _MEMORY_ERRORS or _KERNEL_STARVES in message:
+    is_refused = kind not in _STATEMENT_ERRORS and any(words in message for words in _REFUSED_MEMORY)
+    if kind in _MEMORY_ERRORS or is_refused or _KERNEL_STARVES in message:
         return _too_much_memory(int(str(named.get("limit", 0))), context | {"engineMessage": message})
     if kind == "RowTooLarge" or TOO_LONG in message:
         return ResourceLimitExceeded(message, context)

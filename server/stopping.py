@@ -46,10 +46,10 @@ class Stopping:
         self._count = 0
 
     def takes(self, scope: Scope) -> bool:
-        """Whether a request may still be answered. Status, cancelling, calls of our own processes and JDBC (which
-        refuses by itself, so that results that are half read can be read out) always are."""
+        """Whether a request may still be answered. Status, metrics, cancelling, calls of our own processes and JDBC
+        (which refuses by itself, so that results that are half read can be read out) always are."""
         path: str = scope["path"]
-        if not self.begun or path.startswith((HELD_OPEN, "/status", JDBC)):
+        if not self.begun or path.startswith((HELD_OPEN, "/status", "/metrics", JDBC)):
             return True
         return path.startswith(QUERIES) and scope["method"] == "DELETE"
 

@@ -10,8 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from query.bound import BoundQuery
 from query.damage import damage_of
-from query.errors import QueryUnavailable
+from query.engine import Engine
+from query.errors import QueryUnavailable, UnsupportedQuery
+from query.model import SqlRequest
+from query.node import NOTHING
+from query.sql.planner import plan
 from segments.errors import SegmentNotFound
 from tests.unit.query.memory_table import MemoryTable
 from tests.unit.query.node_steps import Start, ask, until
@@ -57,6 +62,34 @@ def test_a_damaged_file_is_told_with_its_segment_and_brought_anew(start: Start, 
     with pytest.raises(QueryUnavailable, match=f"segment {re.escape(str(segment.id))}: .* anew"):
         ask(node, asked, useCache=False)
     assert ask(node, asked, useCache=False) == [(55, "p2")]
+
+
+def test_a_file_that_is_whole_again_by_the_time_of_the_error_is_named_too(start: Start, table: MemoryTable) -> None:
+    """Another query that read it found the damage first, and the file was brought anew meanwhile."""
+    node, task = start(), table.tasks[0]
+    table.read(task, 10)
+    segment = table.seal_and_publish(task)
+    until(lambda: table.acknowledged == {"wiki": 2})
+    query, asked = BoundQuery(node, NOTHING), SqlRequest("SELECT SUM(added) FROM wiki")
+    for use in plan(asked, query, 0).tables:
+        query.relation(use)
+    query.hold()
+    met = {"engineError": "BinderException"}
+    told = query.told(UnsupportedQuery('not supported: Referenced column "added" not found in FROM clause!', met))
+    other = UnsupportedQuery('not supported: Referenced column "c7" not found in FROM clause!', met)
+    assert query.told(other) is other, "no file has a column of that name"
+    query.close()
+    assert isinstance(told, QueryUnavailable) and f"segment {segment.id}: its file" in told.message
+    assert told.status == 503 and told.context["segment"] == str(segment.id)
+
+
+def test_a_worker_that_was_busy_when_a_file_was_found_damaged_remembers_it_no_longer(engine: Engine) -> None:
+    run = engine.run("SELECT i FROM range(100000000000) t(i)", [])
+    engine.renew()
+    run.close()
+    again = engine.run("SELECT 1", [])
+    assert again.pid != run.pid
+    again.close()
 
 
 def test_answers_of_a_damaged_file_are_not_kept_once_it_was_found(start: Start, table: MemoryTable, base: Path) -> None:

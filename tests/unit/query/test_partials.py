@@ -10,7 +10,7 @@ import pytest
 
 from query.binding import Function, Relation
 from query.engine import Engine
-from query.errors import ResourceLimitExceeded
+from query.errors import QueryUnavailable, ResourceLimitExceeded
 from query.mirror import MirroredChunk
 from query.model import TableUse
 from query.node import QueryNode
@@ -18,6 +18,7 @@ from query.partials import LARGE_ROWS, Delta, Partials, Plan
 from query.runs import NOBODY, Owner, Run
 from query.splits import Split
 from query.worker_wire import Job
+from segments.errors import SegmentNotFound
 from tests.unit.query.memory_table import START_MS, MemoryTable
 from tests.unit.query.node_steps import Start, ask, until
 
@@ -179,6 +180,27 @@ def test_a_node_reads_what_came_since_through_publishes_joins_and_a_reset(start:
     until(lambda: ask(node, "SELECT COUNT(*) FROM wiki") == [(19,)])
     same()
     assert ask(node, BY_PAGE, populateCache=False) == ask(node, BY_PAGE, useCache=False)
+
+
+def test_a_query_that_is_answered_of_groups_holds_only_the_files_it_reads(start: Start, table: MemoryTable) -> None:
+    node, task = start(groups_from_rows=1), table.tasks[0]
+    published = []
+    for _ in range(3):
+        table.read(task, 10)
+        published.append(table.seal_and_publish(task))
+    until(lambda: node.status()["tables"] == table.versions())
+    for _ in range(2):
+        ask(node, BY_PAGE, populateCache=True)
+        table.read(task, 1)
+    for segment in published:
+        node._cache.drop(segment)
+    # As on a node whose cache is smaller than its tables: what is in groups need not come again.
+    table.storage.fail_next("pull", SegmentNotFound("it is not asked for"), times=99)
+    assert sum(int(row[1]) for row in ask(node, BY_PAGE)) == 32
+    with pytest.raises(QueryUnavailable, match="it is not asked for"):
+        ask(node, BY_PAGE, useCache=False)
+    table.storage.heal()
+    assert ask(node, BY_PAGE) == ask(node, BY_PAGE, useCache=False)
 
 
 def test_two_segments_of_one_content_are_read_each_time(table: MemoryTable) -> None:

@@ -136,7 +136,7 @@ def test_status_cancelling_jdbc_and_our_own_processes_are_answered_to_the_last()
         server.open_results = 1
         over = server.stop()
         await _turns()
-        kept = [("/status/health", "GET"), (f"{SQL}/q1", "DELETE"), ("/druid/v2/q1", "DELETE")]
+        kept = [("/status/health", "GET"), ("/metrics", "GET"), (f"{SQL}/q1", "DELETE"), ("/druid/v2/q1", "DELETE")]
         kept += [(f"{SQL}/avatica/", "POST"), ("/internal/v1/beat", "POST")]
         asked = [Asked(server.front, path, method) for path, method in kept]
         await asyncio.gather(*(each.task for each in asked))
