@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import siltstone
+from segments.known import there_are
 from server import cli_output as out
 from server import cli_told as told
 from server.cli_lookups import lookups
@@ -123,9 +124,14 @@ def query(
     context: Annotated[
         list[str] | None, typer.Option("--context", help="KEY=VALUE of Druid's query context; may be repeated.")
     ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Statements in this file; errors tell its lines.")
+    ] = None,
 ) -> None:
     """Ask in SQL and print the rows; without a statement, a prompt with history and completion."""
-    if sql is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if sql is not None and file is not None:
+        raise typer.BadParameter("a statement and a file of statements cannot both be asked", param_hint="SQL")
+    if sql is None and file is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise typer.BadParameter("a statement is needed where there is no terminal to ask at", param_hint="SQL")
     with out.failures():
         asked = out.asked_format(as_json, csv, format_)
@@ -139,7 +145,8 @@ def query(
             return
         from server.shell.command import run
 
-        raise typer.Exit(run(client, sql, asked, timing, pairs))
+        typed = sql if file is None else out.text_in(file)
+        raise typer.Exit(run(client, typed, asked, timing, pairs))
 
 
 @app.command()
@@ -187,6 +194,7 @@ def quickstart(
     with out.failures():
         from server.quickstart.command import QuickstartOptions, run
 
+        out.check_brokers(kafka)
         chosen = QuickstartOptions(
             data_dir=data_dir, port=port, rate=rate, kafka=kafka, fresh=fresh, seconds=seconds, once=once
         )
@@ -250,7 +258,8 @@ def worker_drain(
     """The middle manager at this address takes no new tasks; those it has publish what they read and end."""
     with out.failures():
         client = siltstone.Client(url)
-        answer = client.disable_worker()
+        with out.of_a_worker(url):
+            answer = client.disable_worker()
         left = out.until_empty(client.worker_tasks, wait) if wait else []
         if left:
             raise out.Failure(f"after {wait} s there still run: {', '.join(left)}; they go on ending: ask again")
@@ -263,7 +272,9 @@ def worker_drain(
 def worker_enable(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     """The middle manager at this address takes tasks again."""
     with out.failures():
-        out.record(siltstone.Client(url).enable_worker(), as_json, f"the worker at {url} takes tasks")
+        with out.of_a_worker(url):
+            answer = siltstone.Client(url).enable_worker()
+        out.record(answer, as_json, f"the worker at {url} takes tasks")
 
 
 @segments.command("list")
@@ -277,15 +288,24 @@ def segments_list(
         client = siltstone.Client(url)
         rows = client.segments(table)
         if table is not None and not rows and table not in client.datasources():
-            raise out.Failure(f"no table is named {table!r}")
+            raise out.Failure(f"no table is named {table!r}{there_are(table, client.datasources())}")
         out.rows(rows if as_json else out.columns(rows, "identifier", "num_rows", "size"), as_json)
 
 
-def _mark(used: bool, table: str, ids: list[str], interval: str | None, url: str, as_json: bool) -> None:
+def _which(ids: list[str] | None, interval: str | None) -> str:
+    """The segments that are meant, for people; a WrongUse for none, or both ways at once."""
     if bool(ids) == (interval is not None):
-        raise out.WrongUse("name segments, or give --interval; one of them")
+        raise out.WrongUse("name segments, as `siltstone segments list` shows them, or give --interval; one of them")
+    return f"{len(ids)} of them" if ids else f"those within {interval}"
+
+
+def _mark(used: bool, table: str, ids: list[str], interval: str | None, url: str, as_json: bool) -> None:
     changed = siltstone.Client(url).mark_segments(table, used, ids or None, interval)
-    out.record(changed, as_json, f"{{numChangedSegments}} segments of {table} are {'used' if used else 'unused'} now")
+    state = "used" if used else "unused"
+    out.record(changed, as_json, f"{{numChangedSegments}} segments of {table} are {state} now that were not")
+    if changed.get("unknown"):
+        named = ", ".join(changed["unknown"])
+        raise out.Failure(f"table {table!r} has no segment {named}; `siltstone segments list {table}` shows them")
 
 
 @segments.command("mark-unused")
@@ -299,8 +319,8 @@ def segments_mark_unused(
 ) -> None:
     """Hide segments from queries, by id or by time; their files stay, and mark-used takes it back."""
     with out.failures():
+        which = _which(ids, interval)
         if not yes:
-            which = f"those within {interval}" if interval else f"{len(ids or [])} of them"
             out.confirm(f"Hide segments of {table} from queries: {which}", "nothing was hidden")
         _mark(False, table, ids or [], interval, url, as_json)
 
@@ -311,6 +331,7 @@ def segments_mark_used(
 ) -> None:
     """Show segments to queries again that were marked unused."""
     with out.failures():
+        _which(ids, interval)
         _mark(True, table, ids or [], interval, url, as_json)
 
 
@@ -331,7 +352,7 @@ def cancel(
     """End the queries of one id."""
     with out.failures():
         if not siltstone.Client(url).cancel(query_id):
-            raise out.Failure(f"no query has the id {query_id!r} now")
+            raise out.Failure(f"no query has the id {query_id!r} now; `siltstone queries` shows those that run")
         out.record({"id": query_id}, as_json, f"cancelled {query_id}")
 
 

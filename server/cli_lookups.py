@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +12,12 @@ import typer
 import siltstone
 from server import cli_output as out
 from server.cli_options import DEFAULT_URL, Json, Url, Yes
+from server.reading import document_in
 
 lookups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Post, show and remove lookups.")
 Tier = Annotated[str, typer.Option("--tier", help="Druid's tier; query nodes of this version have one.")]
 DEFAULT_TIER = "__default"
+LOOK_S = 0.25
 
 
 @lookups.command("list")
@@ -51,11 +54,28 @@ def lookups_put(
     url: Url = DEFAULT_URL,
     as_json: Json = False,
     tier: Tier = DEFAULT_TIER,
+    wait: Annotated[int, typer.Option(min=0, help="Seconds to wait until query nodes have read it; 0 does not.")] = 5,
 ) -> None:
-    """Create a lookup or replace it; other content needs a higher version."""
+    """Create a lookup or replace it; other content needs a higher version. Tells why a query node cannot load it."""
     with out.failures():
-        answer = siltstone.Client(url).put_lookup(name, out.read_json(file), tier)
-        out.record(answer, as_json, f"stored {name}; `siltstone lookups list` tells when every query node has it")
+        client = siltstone.Client(url)
+        answer = client.put_lookup(name, document_in(file), tier)
+        state, troubles = _loaded(client, name, tier, wait)
+        for address, trouble in troubles.items():
+            typer.secho(f"warning: the query node {address} cannot load it now: {trouble}", fg="yellow", err=True)
+        later = "the query nodes go on trying" if troubles else "the query nodes have not all loaded it yet"
+        done = "every query node has it" if state else f"{later}; `siltstone lookups list` tells when they have it"
+        out.record({**answer, "loaded": state, "troubles": troubles}, as_json, f"stored {name}; {done}")
+
+
+def _loaded(client: siltstone.Client, name: str, tier: str, wait_s: int) -> tuple[bool, dict[str, str]]:
+    """Whether every query node has it, or why one cannot, as soon as that is known."""
+    end = time.monotonic() + wait_s
+    while True:
+        told = client.lookup_troubles(name, tier)
+        if told.get("loaded") or told.get("troubles") or time.monotonic() >= end:
+            return bool(told.get("loaded")), told.get("troubles", {})
+        time.sleep(LOOK_S)
 
 
 @lookups.command("remove")

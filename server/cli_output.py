@@ -9,10 +9,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from siltstone.client import ApiError
 
 
 class Failure(Exception):
@@ -27,11 +31,12 @@ class WrongUse(Exception):
 def failures() -> Iterator[None]:
     """Turns every failure that is no bug into its message on standard error and exit code 1, or 2 for wrong use."""
     from segments.errors import ServiceError
+    from server.reading import Unreadable
     from siltstone.client import ApiError, ClientError, InvalidAddress
 
     try:
         yield
-    except (WrongUse, InvalidAddress) as error:
+    except (WrongUse, InvalidAddress, Unreadable) as error:
         raise typer.Exit(wrong_use(str(error))) from None
     except ApiError as error:
         problems = error.body.get("problems", []) if isinstance(error.body, dict) else []
@@ -70,20 +75,44 @@ def unwritable(error: OSError) -> int:
     return 1
 
 
-def read_json(file: Path) -> dict[str, Any]:
-    """The JSON object in a file, or on standard input for ``-``."""
+def refusal(error: ApiError) -> dict[str, Any] | None:
+    """What a service said is wrong with a spec, in the form of ``validate``; None when it said something else."""
+    body = error.body if isinstance(error.body, dict) else {}
+    texts, details = body.get("problems"), body.get("details")
+    if not isinstance(texts, list) or not isinstance(details, list):
+        return None
+    problems = [{**detail, "text": text} for text, detail in zip(texts, details, strict=False)]
+    return {"valid": False, "problems": problems, "warnings": body.get("warnings", [])}
+
+
+def text_in(file: Path) -> str:
+    """A file's text; a WrongUse when it cannot be read."""
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        value = json.loads(text)
-    except OSError as error:
-        raise Failure(f"{file}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise Failure(f"{file}: not JSON: {error}") from error
-    except RecursionError as error:
-        raise Failure(f"{file}: nested too deeply") from error
-    if not isinstance(value, dict):
-        raise Failure(f"{file}: expected a JSON object, found {type(value).__name__}")
-    return value
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongUse(f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from error
+
+
+def check_brokers(kafka: str | None) -> None:
+    """A WrongUse unless it is HOST:PORT, or several by commas: a port that nobody named would be waited for."""
+    for place in [] if kafka is None else kafka.split(","):
+        host, _, port = place.strip().rpartition(":")
+        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise WrongUse(f"--kafka {kafka}: expected HOST:PORT, such as {host or port or 'broker'}:9092")
+
+
+@contextmanager
+def of_a_worker(url: str) -> Iterator[None]:
+    """For requests that only a middle manager answers."""
+    from siltstone.client import ApiError
+
+    try:
+        yield
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        cure = "name the address of one by --url, as `siltstone worker list` shows them"
+        raise Failure(f"the process at {url} has no middle manager; {cure}") from error
 
 
 def asked_format(as_json: bool, as_csv: bool, named: str | None) -> str:

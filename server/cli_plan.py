@@ -11,6 +11,7 @@ import typer
 import siltstone
 from server import cli_output as out
 from server.cli_options import DEFAULT_URL, Json, Url
+from server.reading import document_in
 
 ACCEPTED, REFUSED, LOSES = 0, 1, 3
 
@@ -29,26 +30,26 @@ def supervisor_plan(
     are rows now would go to the quarantine.
     """
     with out.failures():
-        report = siltstone.Client(url).plan(out.read_json(file), records)
+        report = siltstone.Client(url).plan(document_in(file), records)
         if as_json:
             typer.echo(json.dumps(report, ensure_ascii=False))
         else:
-            _print(report)
+            _print(str(file), report)
         raise typer.Exit(_code(report))
 
 
 def _code(report: dict[str, Any]) -> int:
-    if report["action"] == "refused":
+    if report["action"] == "refused" or report.get("unreached"):
         return REFUSED
     return LOSES if (report["sample"] or {}).get("loses") else ACCEPTED
 
 
-def _print(report: dict[str, Any]) -> None:
-    for problem in report["problems"]:
-        typer.secho(f"error: {problem['text']}", fg="red", err=True)
-    out.warnings(report)
+def _print(file: str, report: dict[str, Any]) -> None:
+    if report["action"] == "refused":
+        out.validation(file, {**report, "valid": False}, False)
+    else:
+        out.warnings(report)
     if "supervisor" not in report:
-        typer.echo("refused")
         return
     typer.echo(f"{report['supervisor']}: {_headline(report)}")
     changes = [
@@ -60,9 +61,9 @@ def _print(report: dict[str, Any]) -> None:
         typer.echo(report["how"])
     if report["from"] is not None:
         typer.echo(f"from offsets {_pairs(report['from'])}, committed {_pairs(report['committed'] or {}) or 'none'}")
-    elif report.get("streamError"):
-        typer.secho(f"the stream cannot be asked: {report['streamError']}", fg="yellow", err=True)
     _print_sample(report["sample"])
+    if report.get("unreached"):
+        typer.secho(f"error: the stream cannot be asked: {report['unreached']}", fg="red", err=True)
 
 
 def _headline(report: dict[str, Any]) -> str:
@@ -80,10 +81,7 @@ def _pairs(offsets: dict[str, int]) -> str:
 
 
 def _print_sample(sample: dict[str, Any] | None) -> None:
-    if sample is None:
-        return
-    if "error" in sample:
-        typer.secho(f"no dry run: {sample['error']}", fg="yellow", err=True)
+    if sample is None or "error" in sample:
         return
     spans = ", ".join(f"{p}: {first} to {end}" for p, (first, end) in sample["ranges"].items())
     typer.echo(f"dry run over the last {sample['records']} records ({spans or 'the topic is empty'})")

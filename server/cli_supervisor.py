@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +13,7 @@ from server import cli_output as out
 from server import cli_told as told
 from server.cli_options import DEFAULT_URL, Json, Url, Yes
 from server.cli_plan import supervisor_plan
+from server.reading import document_in, is_shallow
 
 Discard = Annotated[bool, typer.Option("--discard", help="Give up what was read and is not published, at once.")]
 Rows = Annotated[int, typer.Option("--limit", min=1, max=1_000, help="At most so many rows.")]
@@ -26,9 +26,18 @@ def supervisor_submit(
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
-    """Create a supervisor, or change it at its next checkpoint."""
+    """Create a supervisor, or change it at its next checkpoint. Exits 0 accepted, 1 refused, 2 not read."""
     with out.failures():
-        answer = siltstone.Client(url).submit(out.read_json(file))
+        document = document_in(file)
+        if not is_shallow(document):
+            raise typer.Exit(_judge(file, document, as_json))
+        try:
+            answer = siltstone.Client(url).submit(document)
+        except siltstone.ApiError as error:
+            report = out.refusal(error)
+            if report is None:
+                raise
+            raise typer.Exit(out.validation(str(file), report, as_json)) from None
         out.warnings(answer)
         out.record(answer, as_json, "submitted {id}")
 
@@ -39,14 +48,14 @@ def supervisor_validate(
     as_json: Json = False,
 ) -> None:
     """Judge a spec without a service: every fault and warning. Exits 0 accepted, 1 refused, 2 not read."""
-    from server.validating import Unreadable, read_document, read_file, validate
+    with out.failures():
+        raise typer.Exit(_judge(file, document_in(file), as_json))
 
-    try:
-        raw = sys.stdin.buffer.read() if str(file) == "-" else read_file(file)
-        report = validate(read_document(str(file), raw))
-    except Unreadable as error:
-        raise typer.Exit(out.wrong_use(str(error))) from None
-    raise typer.Exit(out.validation(str(file), report, as_json))
+
+def _judge(file: Path, document: Any, as_json: bool) -> int:
+    from server.validating import validate
+
+    return out.validation(str(file), validate(document), as_json)
 
 
 supervisor.command("plan")(supervisor_plan)
@@ -222,9 +231,16 @@ def supervisor_hand_off(
 ) -> None:
     """End the open sequences of task groups early, so that their rows are published; reading goes on."""
     with out.failures():
-        siltstone.Client(url).hand_off(name, groups)
-        listed = ", ".join(map(str, groups))
-        out.record({"id": name, "taskGroupIds": groups}, as_json, f"asked groups {listed} of {name} to publish")
+        answer = siltstone.Client(url).hand_off(name, groups)
+        unknown = set(answer.get("unknown", []))
+        asked = [group for group in groups if group not in unknown]
+        if asked or not unknown:
+            listed = ", ".join(map(str, asked))
+            out.record({"id": name, "taskGroupIds": asked}, as_json, f"asked groups {listed} of {name} to publish")
+        if unknown:
+            there = ", ".join(map(str, answer["groups"])) or "none"
+            named = ", ".join(map(str, sorted(unknown)))
+            raise out.Failure(f"{name} has no task group {named}; it has {there}")
 
 
 def _all(action: str, url: str, as_json: bool, done: str) -> None:

@@ -344,7 +344,7 @@ async def _relay(answer: httpx2.Response, more: Headers, call: _Call, send: Send
     except httpx2.HTTPError as error:
         # Rows are out already: a body that breaks off is the only way left to say that it is not whole.
         log.warning("answer broken off", path=call.scope["path"], error=repr(error))
-        raise BrokenOff(f"the process that answered went away: {error!r}") from error
+        raise BrokenOff("the process that answered went away in the middle of its answer") from error
     finally:
         relayed.cancel()
 

@@ -8,6 +8,8 @@ from typing import Final
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from siltstone.values import reason_of
+
 DATABASE_HEADER: Final = "X-Siltstone-Database"
 """Of a request: whose service it is for. Of an answer: whose service gave it."""
 CONNECT_S = 0.5
@@ -62,15 +64,13 @@ class HttpPool:
                 reply = self._pool.request(
                     method, url, body=body, headers=headers, timeout=timeout, retries=False, redirect=False
                 )
-            except urllib3.exceptions.NewConnectionError as error:
-                raise Unanswered(f"{url}: {error}", sent=False) from error
-            except urllib3.exceptions.ConnectTimeoutError as error:
-                raise Unanswered(f"{url}: {error}", sent=False) from error
+            except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
+                raise Unanswered(f"no answer from {url}: {reason_of(error)}", sent=False) from error
             except urllib3.exceptions.ProtocolError as error:
                 if fresh:
-                    raise Unanswered(f"{url}: {error}", sent=True) from error
+                    raise Unanswered(f"no answer from {url}: {reason_of(error)}", sent=True) from error
             except HTTPError as error:
-                raise Unanswered(f"{url}: {error}", sent=True) from error
+                raise Unanswered(f"no answer from {url}: {reason_of(error)}", sent=True) from error
             else:
                 named = reply.headers.get(DATABASE_HEADER)
                 strange = stranger(database, reply.status, named)

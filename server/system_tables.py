@@ -10,7 +10,8 @@ import siltstone
 from ingest.errors import OverlordUnreachable
 from ingest.metadata.records import DesiredState
 from ingest.metadata.store import MetadataStore
-from ingest.overlord.overlord import Overlord, UnknownSupervisor
+from ingest.overlord.overlord import Overlord
+from ingest.overlord.refusals import UnknownSupervisor
 from segments.civil import format_iso_ms
 from segments.data_segment import DataSegment
 from server.api.coordinator import PAGE, used_segments

@@ -2,42 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-import orjson
 
 from ingest.errors import SpecError, SpecProblem
 from ingest.overlord.hidden import is_hidden
 from ingest.overlord.judging import judge_spec
-from segments.errors import ServiceError
-from server.api.requests import LEVELS_MAX, is_shallow
+from server.reading import LEVELS_MAX, is_shallow
 
 _SHOWN_CHARS = 500
-
-
-class Unreadable(ServiceError):
-    """There is no JSON to judge; the message says where and why."""
-
-
-def read_document(name: str, raw: bytes) -> Any:
-    """The JSON value in ``raw``, by the reader that the service itself has.
-
-    Raises:
-        Unreadable: it is not JSON; the message begins with ``name``.
-    """
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise Unreadable(f"{name}: not JSON: {error}") from error
-
-
-def read_file(file: Path) -> bytes:
-    """Raises Unreadable."""
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise Unreadable(f"{file}: cannot be read: {error.strerror}") from error
 
 
 def validate(document: Any) -> dict[str, Any]:

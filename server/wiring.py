@@ -277,7 +277,7 @@ class Services:
         node = QueryNode(
             self._data.node, catalog, live, cache, self._data.mirror, settings, self._clock, system, lookups=lookups
         )
-        node.lookups.watch(lambda versions: detail.update(lookups=versions))
+        node.lookups.watch(lambda loaded, troubles: detail.update(lookups=loaded, lookupTroubles=troubles))
         node.start()
         self._at_stop("query node", node.stop)
         return node

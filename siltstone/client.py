@@ -16,7 +16,7 @@ from urllib.parse import quote
 import urllib3
 
 from siltstone.answer import Answer
-from siltstone.values import ApiError, ClientError, InvalidAddress, parameters_of, raise_refusal, unreachable
+from siltstone.values import ApiError, ClientError, InvalidAddress, parameters_of, raise_refusal, reason_of, unreachable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,11 +47,11 @@ class Client:
 
     # -- supervisors
 
-    def submit(self, spec: dict[str, Any]) -> dict[str, Any]:
+    def submit(self, spec: Any) -> dict[str, Any]:
         """Creates or changes the supervisor that ``spec`` describes; answers with its id."""
         return self._object("POST", SUPERVISORS, spec)
 
-    def plan(self, spec: dict[str, Any], records: int = 100) -> dict[str, Any]:
+    def plan(self, spec: Any, records: int = 100) -> dict[str, Any]:
         """What ``submit`` would change, field by field, from which offsets, and what the topic's last ``records`` would
         become; nothing is changed. ``action`` is create, change, none or refused."""
         return self._object("POST", f"/siltstone/v1/plan?records={records}", spec)
@@ -84,9 +84,10 @@ class Client:
         path = f"{self._at(supervisor)}/resetToLatestAndBackfill"
         return self._object("POST", path if tasks is None else f"{path}?backfillTaskCount={tasks}", {})
 
-    def hand_off(self, supervisor: str, groups: list[int]) -> None:
-        """Task groups publish what they read now and read on."""
-        self._send("POST", f"{self._at(supervisor)}/taskGroups/handoff", {"taskGroupIds": groups})
+    def hand_off(self, supervisor: str, groups: list[int]) -> dict[str, Any]:
+        """Task groups publish what they read now and read on; ``unknown`` are those that are not among ``groups``."""
+        answer = self._json("POST", f"{self._at(supervisor)}/taskGroups/handoff", {"taskGroupIds": groups})
+        return answer if isinstance(answer, dict) else {}
 
     def all_supervisors(self, action: str) -> dict[str, Any]:
         """``action``: suspendAll, resumeAll or terminateAll."""
@@ -146,19 +147,21 @@ class Client:
 
     # -- lookups
 
+    def lookup_troubles(self, name: str, tier: str = "__default") -> dict[str, Any]:
+        """Whether every query node has ``loaded`` it, else ``pendingNodes`` and by node the ``troubles`` it has."""
+        return self._object("GET", _lookup_path(name, tier, "status") + "?detailed=true")
+
     def lookups(self) -> dict[str, dict[str, dict[str, Any]]]:
         """All as posted, secrets masked, by tier and name; empty before the first."""
-        try:
-            return self._object("GET", f"{LOOKUPS}/config/all")
-        except ApiError as error:
-            if error.status == 404:
-                return {}
-            raise
+        return self._tiers("config/all")
 
     def lookup_status(self) -> dict[str, dict[str, dict[str, Any]]]:
         """By tier and name: whether every query node has ``loaded`` it; empty before the first."""
+        return self._tiers("status")
+
+    def _tiers(self, path: str) -> dict[str, dict[str, dict[str, Any]]]:
         try:
-            return self._object("GET", f"{LOOKUPS}/status")
+            return self._object("GET", f"{LOOKUPS}/{path}")
         except ApiError as error:
             if error.status == 404:
                 return {}
@@ -231,7 +234,7 @@ class Client:
             for part in answer.stream(2**18):
                 sink.write(part)
         except urllib3.exceptions.HTTPError as error:
-            raise ClientError(f"{self.url}: the answer broke off: {error}") from error
+            raise ClientError(f"{self.url}: the answer broke off: {reason_of(error)}") from error
         finally:
             answer.release_conn()
 
@@ -383,8 +386,8 @@ class Client:
             raise unreachable(self.url, error) from error
 
 
-def _lookup_path(name: str, tier: str) -> str:
-    return f"{LOOKUPS}/config/{quote(tier, safe='')}/{quote(name, safe='')}"
+def _lookup_path(name: str, tier: str, kind: str = "config") -> str:
+    return f"{LOOKUPS}/{kind}/{quote(tier, safe='')}/{quote(name, safe='')}"
 
 
 def _is_address(url: str) -> bool:

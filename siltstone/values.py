@@ -64,11 +64,48 @@ def _parameter(at: int, value: Any) -> dict[str, Any]:
     )
 
 
+def reason_of(error: BaseException) -> str:
+    """Why a request had no answer, in words for people: what urllib3 raised, without its classes and objects."""
+    found: BaseException = error
+    while isinstance(inner := getattr(found, "reason", None), BaseException):
+        found = inner
+    if isinstance(found, urllib3.exceptions.NameResolutionError):
+        return "its host name is not known"
+    if isinstance(found, urllib3.exceptions.ConnectTimeoutError):
+        why = "it takes no connection in time"
+    elif isinstance(found, urllib3.exceptions.TimeoutError):
+        why = "it is silent for too long"
+    elif isinstance(found, urllib3.exceptions.SSLError):
+        why = "it does not speak TLS as it was spoken to"
+    elif isinstance(found, urllib3.exceptions.ProtocolError):
+        why = "the connection broke"
+    else:
+        why = "no connection can be made"
+    system = _system_error(found)
+    if isinstance(system, ConnectionRefusedError):
+        return "nobody listens there"
+    return f"{why}: {system.strerror}" if system is not None and system.strerror else why
+
+
+def _system_error(error: BaseException) -> OSError | None:
+    """What the operating system said, below whatever it is wrapped in."""
+    seen: list[BaseException] = []
+    waiting: list[Any] = [error]
+    while waiting:
+        one = waiting.pop(0)
+        if not isinstance(one, BaseException) or one in seen:
+            continue
+        if isinstance(one, OSError) and one.errno is not None:
+            return one
+        seen.append(one)
+        waiting += [*one.args, one.__cause__, one.__context__]
+    return None
+
+
 def unreachable(url: str, error: Exception) -> ClientError:
     """What to tell when a request brought no answer."""
-    reason = getattr(error, "reason", None) or error
     return ClientError(
-        f"no answer from {url} ({type(reason).__name__}); is it running? "
+        f"no answer from {url}: {reason_of(error)}; is it running? "
         "start it by `siltstone serve`, or name its address by --url"
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ingest.clock import Clock
-from ingest.errors import IngestError, OtherDatabase, OverlordUnreachable, SpecError, StoreUnreachable
+from ingest.errors import OtherDatabase, OverlordUnreachable, SpecError, StoreUnreachable
 from ingest.metadata.records import DesiredState, Leadership, ResetWish, SupervisorRecord
 from ingest.metadata.store import StoreConflict
 from ingest.offsets import OffsetMap
@@ -23,6 +23,7 @@ from ingest.overlord.changing import WrongState, check_change
 from ingest.overlord.hidden import is_hidden, supervisor_of, unhidden
 from ingest.overlord.judging import judge_spec
 from ingest.overlord.leader import LeaderElection, LeaderSettings
+from ingest.overlord.refusals import NotLeading, UnknownPartition, UnknownSupervisor
 from ingest.overlord.reports import facts_of
 from ingest.overlord.tally import Tally
 from ingest.overlord.term import OverlordPorts, Term
@@ -32,22 +33,6 @@ from ingest.supervisor.messages import HandOffAsked, ResetAsked
 from ingest.supervisor.report import parse_errors, row_stats, stats, status
 from ingest.supervisor.runner import SupervisorRunner
 from ingest.task.ports import OverlordActions
-
-
-class NotLeading(OverlordUnreachable):
-    """This overlord does not lead; ``leader`` is the address of the one that does, if known."""
-
-    effect_known_absent = True
-
-    def __init__(self, leader: str | None) -> None:
-        self.leader = leader
-        super().__init__(f"this overlord does not lead; {leader or 'nobody'} does")
-
-
-class UnknownSupervisor(IngestError):
-    """No supervisor of that name exists."""
-
-    effect_known_absent = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +254,7 @@ class Overlord:
         with self._wish(supervisor) as term:
             present = self._ports.store.supervisor(supervisor)
             if present is None or present.desired is DesiredState.TERMINATED:
-                raise UnknownSupervisor(f"no supervisor is named {supervisor!r}")
+                raise self._unknown(supervisor)
             if present.desired is not desired:
                 record = self._ports.store.set_desired(term.generation, supervisor, desired, self._now_ms())
             elif desired is DesiredState.RUNNING and self._stopped_version(term, supervisor) == present.version:
@@ -312,8 +297,11 @@ class Overlord:
             runner, store = self._runner(supervisor), self._ports.store
             view = runner.view()
             topic, topic_id = view.spec.io.topic, view.stream.topic_id
-            if store.offsets(supervisor, topic) is None:
+            stored = store.offsets(supervisor, topic)
+            if stored is None:
                 raise WrongState(f"the stream of {supervisor!r} has not been reached yet: there is no offset to move")
+            if any(partition not in stored.committed for partition in moves):
+                raise UnknownPartition(supervisor, moves, stored.committed)
             wish = ResetWish(0, supervisor, topic, moves, topic_id, discard, self._now_ms())
             wish_id = store.ask_reset(term.generation, wish).wish_id
             now_ms = self._ports.clock.monotonic_ms()
@@ -332,10 +320,12 @@ class Overlord:
             runner.post(ResetAsked(now_ms, wish.moves, wish.discard, topic_id=wish.topic_id, wish=wish.wish_id))
         return name
 
-    def hand_off(self, supervisor: str, groups: frozenset[int]) -> None:
+    def hand_off(self, supervisor: str, groups: frozenset[int]) -> tuple[int, ...]:
         """Ends the open sequences of these task groups as soon as may be, so that they are published; as good as it
-        can: unknown groups and those that have read nothing are passed over."""
-        self._runner(supervisor).post(HandOffAsked(self._ports.clock.monotonic_ms(), groups))
+        can: unknown groups and those that have read nothing are passed over. Returns the groups that there are."""
+        runner = self._runner(supervisor)
+        runner.post(HandOffAsked(self._ports.clock.monotonic_ms(), groups))
+        return tuple(sorted(each.group for each in self._ports.store.groups(supervisor)))
 
     def shut_down_task(self, task_id: str) -> bool:
         """Ends the task's process; its group gets another attempt. False when no live one is known."""
@@ -379,8 +369,11 @@ class Overlord:
     def _runner(self, supervisor: str) -> SupervisorRunner:
         runner = self.leading().runner(supervisor)
         if runner is None:
-            raise UnknownSupervisor(f"no supervisor is named {supervisor!r}")
+            raise self._unknown(supervisor)
         return runner
+
+    def _unknown(self, supervisor: str) -> UnknownSupervisor:
+        return UnknownSupervisor(supervisor, self._ports.store.supervisors())
 
     def _now_ms(self) -> int:
         return self._ports.clock.now_ms()

@@ -59,6 +59,16 @@ class RegistrySchemas:
         return question.schema
 
 
+def _in_words(error: Exception) -> str:
+    """Whatever the HTTP client raised, without the names of its classes: what the system said of the connection."""
+    below: BaseException | None = error
+    while below is not None and not (isinstance(below, OSError) and below.strerror):
+        below = below.__cause__ or below.__context__
+    if isinstance(below, ConnectionRefusedError):
+        return "nobody listens there"
+    return str(below.strerror if isinstance(below, OSError) else error) or "no answer"
+
+
 class _Question:
     """One schema asked for in a thread of its own. ``done`` is set when the rest is settled."""
 
@@ -79,7 +89,7 @@ class _Question:
             if error.error_code not in _NOT_FOUND:
                 self.trouble = f"it answers {error.http_status_code}: {error.error_message}"
         except Exception as error:  # the top of a thread; whatever the HTTP client raises, its answer is not there
-            self.trouble = f"{type(error).__name__}: {error}"
+            self.trouble = _in_words(error)
         finally:
             self.done.set()
 

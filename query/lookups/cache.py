@@ -24,6 +24,8 @@ from segments.errors import ServiceError
 _log = structlog.get_logger(__name__)
 # A name is never used twice: workers know files by their names.
 _NAMES = itertools.count(1)
+Told = Callable[[dict[str, str], dict[str, list[str]]], None]
+"""Takes the versions that are loaded, by name, and of those that cannot be read their version and why."""
 RETRY_MS = 5_000
 MAX_BYTES = 128 << 20
 
@@ -79,7 +81,7 @@ class LookupCache:
     _entries: dict[str, _Entry] = field(default_factory=dict)
     _change: int | None = None
     _removed: int = 0
-    _told: Callable[[dict[str, str]], None] = lambda versions: None
+    _told: Told = lambda loaded, troubles: None
     _loader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "query-lookups"))
 
     def sync(self) -> None:
@@ -107,10 +109,10 @@ class LookupCache:
             else:
                 self._loader.submit(self._load, name, entry)
 
-    def watch(self, told: Callable[[dict[str, str]], None]) -> None:
-        """Calls ``told`` with the versions that are loaded, by name: now, and whenever they change."""
+    def watch(self, told: Told) -> None:
+        """Calls ``told`` with what is loaded and what cannot be: now, and whenever that changes."""
         self._told = told
-        told({})
+        told({}, {})
 
     def close(self) -> None:
         """Lets a reading that is under way end by itself, and begins no other."""
@@ -201,6 +203,7 @@ class LookupCache:
             entry.error, entry.content, entry.is_loading = error, content, False
             entry.due_ms = self.clock.monotonic_ms() + pause_ms if pause_ms else None
             if file is None:
+                self._tell()
                 return
             if self._entries.get(name) is not entry:
                 self._retire(file)
@@ -239,7 +242,8 @@ class LookupCache:
 
     def _tell(self) -> None:
         """Under the lock."""
-        self._told({name: entry.loaded for name, entry in self._entries.items() if entry.file is not None})
+        loaded = {name: entry.loaded for name, entry in self._entries.items() if entry.file is not None}
+        self._told(loaded, {name: [entry.version, entry.error] for name, entry in self._entries.items() if entry.error})
 
     def _retire(self, file: LookupFile | None) -> None:
         """Under the lock."""

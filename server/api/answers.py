@@ -16,7 +16,7 @@ from ingest.errors import LeadershipLost, SpecError, StoreUnreachable, StreamErr
 from ingest.metadata.store import StoreConflict
 from ingest.overlord.backfilling import CannotBackfill
 from ingest.overlord.changing import WrongState
-from ingest.overlord.overlord import NotLeading, UnknownSupervisor
+from ingest.overlord.refusals import NotLeading, UnknownPartition, UnknownSupervisor
 from query.errors import QueryError
 from query.lookups.spec import InvalidLookup
 from segments.errors import InvalidValue, ServiceError
@@ -26,6 +26,7 @@ log = structlog.get_logger()
 STATUSES: tuple[tuple[type[ServiceError], int], ...] = (
     (SpecError, 400),
     (UnknownSupervisor, 404),
+    (UnknownPartition, 400),
     (WrongState, 400),
     (CannotBackfill, 400),
     (NotLeading, 503),

@@ -15,6 +15,7 @@ from ingest.metadata.records import SegmentRow
 from ingest.metadata.store import MetadataStore
 from ingest.overlord.overlord import Overlord
 from segments.interval import Interval
+from segments.known import there_are
 from server.api import openapi
 from server.api.answers import BadRequest, JsonResponse, NotFound
 from server.api.requests import flag, json_of
@@ -108,14 +109,13 @@ def _table(store: MetadataStore, name: str) -> dict[str, Any]:
 
 def _known(store: MetadataStore, datasource: str) -> None:
     if datasource not in store.datasources():
-        raise NotFound(f"no table is named {datasource!r}")
+        raise NotFound(f"no table is named {datasource!r}{there_are(datasource, store.datasources())}")
 
 
 def _add_marks(router: APIRouter, store: MetadataStore, overlord: Overlord) -> None:
     async def mark(datasource: str, request: Request, used: bool) -> Response:
         posted = await json_of(request)
-        changed = await run_in_threadpool(_mark, store, overlord, datasource, posted, used)
-        return JsonResponse({"numChangedSegments": changed})
+        return JsonResponse(await run_in_threadpool(_mark, store, overlord, datasource, posted, used))
 
     @router.post("/datasources/{datasource}/markUnused", openapi_extra=openapi.body(openapi.MARK))
     async def mark_unused(datasource: str, request: Request) -> Response:
@@ -128,7 +128,8 @@ def _add_marks(router: APIRouter, store: MetadataStore, overlord: Overlord) -> N
         return await mark(datasource, request, True)
 
 
-def _mark(store: MetadataStore, overlord: Overlord, datasource: str, posted: Any, used: bool) -> int:
+def _mark(store: MetadataStore, overlord: Overlord, datasource: str, posted: Any, used: bool) -> dict[str, Any]:
+    """How many were changed; ``unknown`` (ours) are ids that name no segment of the table."""
     _known(store, datasource)
     ids = posted.get("segmentIds") if isinstance(posted, dict) else None
     interval = posted.get("interval") if isinstance(posted, dict) else None
@@ -140,7 +141,11 @@ def _mark(store: MetadataStore, overlord: Overlord, datasource: str, posted: Any
     elif not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
         raise BadRequest("segmentIds: a list of segment ids is needed")
     term = overlord.leading()
-    return store.mark_segments(term.generation, datasource, ids, used, overlord.clock.now_ms())
+    changed = store.mark_segments(term.generation, datasource, ids, used, overlord.clock.now_ms())
+    if changed >= len(set(ids)):
+        return {"numChangedSegments": changed}
+    unknown = set(ids) - {str(row.segment.id) for row in _all_rows(store, datasource)}
+    return {"numChangedSegments": changed} | ({"unknown": sorted(unknown)} if unknown else {})
 
 
 def _all_rows(store: MetadataStore, datasource: str) -> Iterator[SegmentRow]:

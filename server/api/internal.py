@@ -19,7 +19,8 @@ from starlette.routing import Route
 
 from ingest.errors import AttemptRefused, OverlordUnreachable, RequestRefused
 from ingest.offsets import OffsetMap
-from ingest.overlord.overlord import NotLeading, Overlord
+from ingest.overlord.overlord import Overlord
+from ingest.overlord.refusals import NotLeading
 from ingest.protocol import (
     AllocateRequest,
     CheckpointAsk,

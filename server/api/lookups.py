@@ -12,6 +12,7 @@ from ingest.clock import Clock
 from ingest.metadata.records import LookupChange
 from ingest.metadata.store import MetadataStore
 from query.lookups.spec import InvalidLookup, parse_lookup
+from segments.known import there_are
 from server.api import openapi
 from server.api.answers import BadRequest, JsonResponse, NotFound
 from server.api.requests import flag, json_of
@@ -43,13 +44,13 @@ def _tiers(store: MetadataStore) -> dict[str, Lookups]:
 def _tier(store: MetadataStore, tier: str) -> Lookups:
     tiers = _tiers(store)
     if tier not in tiers:
-        raise NotFound(f"no lookup is posted in tier {tier!r}")
+        raise NotFound(f"no lookup is posted in tier {tier!r}{there_are(tier, tiers)}")
     return tiers[tier]
 
 
 def _one(lookups: Lookups, tier: str, name: str) -> dict[str, Any]:
     if name not in lookups:
-        raise NotFound(f"no lookup {name!r} is posted in tier {tier!r}")
+        raise NotFound(f"no lookup {name!r} is posted in tier {tier!r}{there_are(name, lookups)}")
     return lookups[name]
 
 
@@ -144,7 +145,11 @@ def _add_status(router: APIRouter, store: MetadataStore, directory: Directory) -
         version = str(container.get("version") or "")
         pending = [node.address for node in nodes if node.detail.get("lookups", {}).get(name) != version]
         answer: dict[str, Any] = {"loaded": bool(nodes) and not pending}
-        return answer | ({"pendingNodes": pending} if detailed and pending else {})
+        if not detailed or not pending:
+            return answer
+        told = {node.address: node.detail.get("lookupTroubles", {}).get(name) or ["", ""] for node in nodes}
+        troubles = {address: error for address, (of, error) in told.items() if of == version and error}
+        return answer | {"pendingNodes": pending} | ({"troubles": troubles} if troubles else {})
 
     def tier_status(tier: str, request: Request) -> dict[str, Any]:
         detailed = flag(request, "detailed")

@@ -87,7 +87,18 @@ class Plans:
         report |= self._offsets(planned)
         if records:
             report["sample"] = self._sample(planned, records)
-        return report
+        elif report["from"] is not None and report["committed"] is not None:
+            report["streamError"] = self._stream_error(planned)
+        unreached = report.get("streamError") or (report["sample"] or {}).get("error")
+        return report | ({"unreached": unreached} if unreached else {})
+
+    def _stream_error(self, planned: Planned) -> str | None:
+        """Why the stream cannot be asked as the spec says, though nothing needs to be read of it."""
+        try:
+            self._samples.starts(planned.spec.posted)
+        except (StreamError, SpecError) as error:
+            return str(error)
+        return None
 
     def _offsets(self, planned: Planned) -> dict[str, Any]:
         """Committed offsets, how far was read, and where the new spec would begin."""

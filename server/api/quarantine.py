@@ -19,6 +19,7 @@ from ingest.metadata.records import QuarantineRow
 from ingest.metadata.store import MetadataStore
 from segments.civil import format_iso_ms
 from segments.errors import SegmentNotFound
+from segments.known import there_are
 from segments.storage.base import DeepStorage
 from server.api import openapi
 from server.api.answers import BadRequest, JsonResponse, NotFound
@@ -50,7 +51,7 @@ def quarantine_router(store: MetadataStore, storage: DeepStorage, scratch: Path)
         limit = number(request, "limit", 100, FILES_MAX)
         found = store.quarantine_files(table, limit, request.query_params.get("before"))
         if not found and table not in store.datasources():
-            raise NotFound(f"no table is named {table!r}")
+            raise NotFound(f"no table is named {table!r}{there_are(table, store.datasources())}")
         following = found[-1].path if len(found) == limit else None
         return JsonResponse({"table": table, "files": [file_json(row) for row in found], "next": following})
 

@@ -11,10 +11,10 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from server.api.answers import BadRequest
+from server.reading import LEVELS_MAX, is_shallow
 
 BODY_BYTES_MAX = 64 * 2**20
 _PACKED = ("gzip", "x-gzip", "deflate")
-LEVELS_MAX = 150
 """Copies, checks and masks recur into what was posted; no spec and no query needs more."""
 
 
@@ -101,19 +101,3 @@ def json_in(body: bytes) -> Any:
     if not is_shallow(document):
         raise BadRequest(f"the body is nested too deeply: at most {LEVELS_MAX} levels are read")
     return document
-
-
-def is_shallow(document: Any) -> bool:
-    """Whether the values have at most ``LEVELS_MAX`` levels."""
-    level = [document]
-    for _ in range(LEVELS_MAX):
-        inner: list[Any] = []
-        for value in level:
-            if isinstance(value, dict):
-                inner.extend(value.values())
-            elif isinstance(value, list):
-                inner.extend(value)
-        if not inner:
-            return True
-        level = inner
-    return not any(isinstance(value, dict | list) for value in level)

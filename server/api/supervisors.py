@@ -16,7 +16,8 @@ from ingest.metadata.records import DesiredState, SpecVersion, SupervisorRecord
 from ingest.metadata.store import MetadataStore
 from ingest.offsets import OffsetMap
 from ingest.overlord.changing import WrongState
-from ingest.overlord.overlord import Overlord, UnknownSupervisor
+from ingest.overlord.overlord import Overlord
+from ingest.overlord.refusals import UnknownSupervisor
 from ingest.spec import parse_supervisor_spec
 from segments.civil import format_iso_ms
 from server.api import openapi
@@ -105,7 +106,7 @@ def _add_reads(router: APIRouter, overlord: Overlord, store: MetadataStore) -> N
             raise BadRequest(f"count: must be greater than 0 (found {count})")
         found = store.history(supervisor)
         if not found:
-            raise UnknownSupervisor(f"no supervisor was ever named {supervisor!r}")
+            raise UnknownSupervisor(supervisor, store.supervisors(), "was ever")
         return JsonResponse([_version(item) for item in found[:count]])
 
 
@@ -140,10 +141,11 @@ def _add_changes(router: APIRouter, overlord: Overlord) -> None:
 
     @router.post("/{supervisor}/taskGroups/handoff", openapi_extra=openapi.body(openapi.HAND_OFF), status_code=202)
     async def hand_off(supervisor: str, request: Request) -> Response:
-        """Ends the open sequences of task groups early, so that they are published; as good as it can."""
+        """Ends the open sequences of task groups early, so that they are published; as good as it can: ``unknown``
+        of the answer are those that do not exist, ``groups`` those that do."""
         groups = _groups_of(await json_of(request))
-        await run_in_threadpool(overlord.hand_off, supervisor, groups)
-        return Response(status_code=202)
+        known = await run_in_threadpool(overlord.hand_off, supervisor, groups)
+        return JsonResponse({"id": supervisor, "groups": list(known), "unknown": sorted(groups - set(known))}, 202)
 
 
 def _add_moves(router: APIRouter, overlord: Overlord) -> None:
@@ -208,7 +210,7 @@ def _add_all(router: APIRouter, overlord: Overlord, store: MetadataStore) -> Non
 def _present(store: MetadataStore, supervisor: str) -> SupervisorRecord:
     record = store.supervisor(supervisor)
     if record is None or record.desired is DesiredState.TERMINATED:
-        raise UnknownSupervisor(f"no supervisor is named {supervisor!r}")
+        raise UnknownSupervisor(supervisor, store.supervisors())
     return record
 
 

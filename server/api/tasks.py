@@ -12,6 +12,7 @@ from ingest.metadata.store import MetadataStore
 from ingest.overlord.overlord import Overlord
 from ingest.protocol import AttemptRecord, AttemptState, WorkerHeartbeat
 from segments.civil import format_iso_ms
+from segments.known import there_are
 from server.api import openapi
 from server.api.answers import BadRequest, JsonResponse, NotFound
 from server.api.requests import is_number
@@ -113,9 +114,10 @@ def task_status(attempt: AttemptRecord) -> dict[str, Any]:
 
 def find_attempt(store: MetadataStore, task: str) -> AttemptRecord:
     """The newest attempt of a task id."""
-    found = next((attempt for attempt in newest_attempts(store) if attempt.task_id == task), None)
+    attempts = newest_attempts(store)
+    found = next((attempt for attempt in attempts if attempt.task_id == task), None)
     if found is None:
-        raise NotFound(f"no task is named {task!r}")
+        raise NotFound(f"no task is named {task!r}{there_are(task, (each.task_id for each in attempts))}")
     return found
 
 
@@ -164,7 +166,8 @@ def _add_task(router: APIRouter, overlord: Overlord, store: MetadataStore, read_
     def shut_down(task: str) -> Response:
         """Fails the task's present attempt; its group gets another at once."""
         if not overlord.shut_down_task(task):
-            raise NotFound(f"no running task is named {task!r}")
+            running = (each.task_id for each in newest_attempts(store) if each.state.is_live)
+            raise NotFound(f"no running task is named {task!r}{there_are(task, running)}")
         return JsonResponse({"task": task})
 
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from ingest.errors import SpecError
 from ingest.metadata.records import AuditRow, LedgerRow
 from ingest.metadata.store import MetadataStore
-from ingest.overlord.overlord import UnknownSupervisor
+from ingest.overlord.refusals import UnknownSupervisor
 from ingest.protocol.places import pattern_of
 from ingest.spec import parse_supervisor_spec
 from segments.civil import format_iso_ms
@@ -71,7 +71,7 @@ def _names_now(store: MetadataStore, supervisor: str, is_known: bool) -> Names:
     record = store.supervisor(supervisor)
     if record is None:
         if not is_known:
-            raise UnknownSupervisor(f"no supervisor was ever named {supervisor!r}")
+            raise UnknownSupervisor(supervisor, store.supervisors(), "was ever")
         return {}
     try:
         return _names(store, supervisor, parse_supervisor_spec(record.spec)[0].io.topic)

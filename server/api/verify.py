@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from ingest.metadata.store import MetadataStore
+from segments.known import there_are
 from segments.storage.base import DeepStorage
 from server.api.answers import BadRequest, JsonResponse, NotFound
 from server.audit.table import audit_table
@@ -23,7 +24,7 @@ def verify_router(store: MetadataStore, storage: DeepStorage, scratch: Path) -> 
     def verify(table: str) -> Response:
         """Walks ledger, segments and files; the answer lists every fault."""
         if table not in store.datasources():
-            raise NotFound(f"no table is named {table!r}")
+            raise NotFound(f"no table is named {table!r}{there_are(table, store.datasources())}")
         if not running.acquire(blocking=False):
             raise BadRequest("an audit is already running; ask again when it is done")
         try:

@@ -22,8 +22,7 @@ def run(client: Client, sql: str | None, format_: str, timing: bool, context: di
     if sql is None:
         return terminal.run(session, out)
     typed = sys.stdin.read() if sql == "-" else sql
-    whole, rest = statements.split(typed)
-    asked = whole if statements.is_blank(rest) else [*whole, rest]
+    asked = statements.placed(typed)
     if not asked:
         out.tell("error: there is no statement", is_error=True)
         return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -81,18 +82,18 @@ class Session:
                 return False
         whole, self._typed = statements.split(self._typed + line + "\n")
         for statement in whole:
-            self.run(statement)
+            self.run(statements.Placed(statement))
         return True
 
-    def run(self, statement: str) -> bool:
+    def run(self, statement: statements.Placed) -> bool:
         """Asks one statement and writes the answer; False when it has none."""
         begun = self.clock()
         try:
-            with self.client.stream(statement, (), self.context) as answer:
+            with self.client.stream(statement.text, (), self.context) as answer:
                 count, is_cut = self._write(answer)
         except ApiError as error:
             self.out.progress("")
-            self.out.tell(_told(error), is_error=True)
+            self.out.tell(_told(error, statement), is_error=True)
             return False
         except ClientError as error:
             self.out.progress("")
@@ -137,7 +138,7 @@ class Session:
         if word == "\\d":
             self._describe(rest)
         elif word == "\\e" and rest:
-            self.run(f"EXPLAIN PLAN FOR {rest}")
+            self.run(statements.Placed(f"EXPLAIN PLAN FOR {rest}"))
         elif word == "\\f":
             self._choose_format(rest)
         elif word == "\\limit":
@@ -189,7 +190,7 @@ class Session:
                 "SELECT COLUMN_NAME, DATA_TYPE, IS_NULLABLE FROM INFORMATION_SCHEMA.COLUMNS "
                 f"WHERE {where} ORDER BY ORDINAL_POSITION"
             )
-        if self.run(sql) and table and not self._shown:
+        if self.run(statements.Placed(sql)) and table and not self._shown:
             self.out.tell(f"there is no table {table}; \\d lists them", is_error=True)
 
     def _ask_names(self) -> Names:
@@ -232,14 +233,17 @@ class _Counted:
         self.is_cut = self._bound == self.count and next(self._rows, None) is not None
 
 
-def _told(error: ApiError) -> str:
-    """A refusal, with a mark where the statement is wrong if the service said where."""
+def _told(error: ApiError, statement: statements.Placed) -> str:
+    """A refusal, with a mark where the text is wrong that the statement is of, if the service said where."""
     where = error.body.get("context") if isinstance(error.body, dict) else None
     place = ""
     if isinstance(where, dict) and "line" in where and "column" in where:
-        place = f" (line {where['line']}, column {where['column']})"
+        with contextlib.suppress(ValueError):
+            line, column = statement.place(int(where["line"]), int(where["column"]))
+            place = f" (line {line}, column {column})"
+    told = statement.told(str(error))
     # A text that names its place has it in brackets, as Druid's has.
-    return f"error: {error}{'' if place in str(error) or '(line [' in str(error) else place}"
+    return f"error: {told}{'' if place in told or '(line [' in told else place}"
 
 
 def _duration(seconds: float) -> str:

@@ -11,7 +11,7 @@ import pytest
 from ingest.errors import StoreUnreachable, TaskUnreachable
 from ingest.offsets import OffsetMap
 from ingest.overlord.changing import WrongState
-from ingest.overlord.overlord import UnknownSupervisor
+from ingest.overlord.refusals import UnknownSupervisor
 from ingest.protocol import PROTOCOL_VERSION, PauseReport, StopCommand, TaskCommand
 from tests.in_process import System, chain_is_whole, click, eventually, spec
 

@@ -81,6 +81,10 @@ def test_wrong_use_ends_with_2() -> None:
     for words in (["--format", "bogus"], ["--json", "--csv"], ["--context", "timeout"], ["--url", "here"]):
         assert run("query", "SELECT 1", *words, code=2).startswith("error: ")
     run("quickstart", "--rate", "0", code=2)
+    for kafka in ("broker", "broker:", ":9092", "a:1,b", "h:99999"):
+        assert f"--kafka {kafka}: expected HOST:PORT, such as" in run("quickstart", "--kafka", kafka, code=2)
+    run("query", "SELECT 1", "-f", "x.sql", code=2)
+    assert "/nowhere.sql: cannot be read: No such file" in run("query", "-f", "/nowhere.sql", code=2)
     run("serve", "--port", "99999", code=2)
 
 
@@ -98,14 +102,15 @@ def test_wrong_use_ends_with_2() -> None:
 )
 def test_a_service_that_is_not_there_is_one_line_and_1(words: tuple[str, ...]) -> None:
     [line] = run(*words, code=1).splitlines()
-    assert line.startswith("error: no answer from http://127.0.0.1:9") and "siltstone serve" in line
+    assert line.startswith("error: no answer from http://127.0.0.1:9: nobody listens there; is it running?")
+    assert "siltstone serve" in line
 
 
 def test_a_spec_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    assert "absent.json: cannot be read" in run("supervisor", "submit", str(tmp_path / "absent.json"), code=1)
     (tmp_path / "bad.json").write_text("{")
-    assert "bad.json: not JSON" in run("supervisor", "submit", str(tmp_path / "bad.json"), code=1)
-    assert "expected a JSON object" in run("supervisor", "submit", "-", code=1, input="[]")
+    for words in (("supervisor", "submit"), ("supervisor", "plan"), ("lookups", "put", "names")):
+        assert "absent.json: cannot be read" in run(*words, str(tmp_path / "absent.json"), code=2)
+        assert "bad.json: not JSON" in run(*words, str(tmp_path / "bad.json"), code=2)
 
 
 def test_wrong_settings_are_all_told(tmp_path: Path) -> None:
@@ -179,9 +184,9 @@ def test_words_that_are_no_text_are_wrong_use() -> None:
     assert code == 2 and "is not UTF-8" in said
 
 
-@pytest.mark.parametrize("words", [("supervisor", "submit"), ("serve", "--config")])
-def test_a_file_nested_too_deeply_is_one_clear_line(tmp_path: Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("words", "code"), [(("supervisor", "submit"), 2), (("serve", "--config"), 1)])
+def test_a_file_nested_too_deeply_is_one_clear_line(tmp_path: Path, words: tuple[str, ...], code: int) -> None:
     file = tmp_path / "deep"
     file.write_text("[" * 20_000)
-    said = run(*words, str(file), code=1)
+    said = run(*words, str(file), code=code)
     assert "nested too deeply" in said

@@ -171,8 +171,26 @@ def test_a_command_makes_its_request_and_tells_the_answer(
 def test_a_lookup_is_put_from_a_file_also_as_the_first_one(service: Service, tmp_path: Path) -> None:
     file = tmp_path / "names.json"
     file.write_text(json.dumps(LOOKUP))
-    assert "stored names" in run(service, "lookups", "put", "names", str(file))
-    assert service.asked == [(f"POST {L}/config", {}), (f"POST {L}/config/__default/names", LOOKUP)]
+    assert "stored names; the query nodes have not all" in run(
+        service, "lookups", "put", "names", str(file), "--wait=0"
+    )
+    asked = (f"GET {L}/status/__default/names?detailed=true", None)
+    assert service.asked == [(f"POST {L}/config", {}), (f"POST {L}/config/__default/names", LOOKUP), asked]
+
+
+def test_a_lookup_that_cannot_be_loaded_now_is_stored_and_told_where_and_why(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "names.json"
+    file.write_text(json.dumps(LOOKUP))
+    told = {"loaded": False, "pendingNodes": ["h:1"], "troubles": {"h:1": "/x.csv: No such file or directory"}}
+    monkeypatch.setitem(ANSWERS, f"GET {L}/status/__default/names?detailed=true", told)
+    said = run(service, "lookups", "put", "names", str(file))
+    assert "warning: the query node h:1 cannot load it now: /x.csv: No such file or directory\n" in said
+    assert "stored names; the query nodes go on trying" in said
+    assert json.loads(run(service, "lookups", "put", "names", str(file), "--json").splitlines()[-1])["troubles"]
+    monkeypatch.setitem(ANSWERS, f"GET {L}/status/__default/names?detailed=true", {"loaded": True})
+    assert "stored names; every query node has it" in run(service, "lookups", "put", "names", str(file))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +217,10 @@ def test_wrong_words_end_with_2_and_an_unknown_query_with_1(service: Service) ->
         assert "--interval" in run(service, "segments", "mark-used", "wiki", *more, code=2)
     run(service, "supervisor", "handoff", "x", "one", code=2)
     assert service.asked == []
-    assert run(service, "cancel", "none", code=1) == "error: no query has the id 'none' now\n"
+    assert (
+        run(service, "cancel", "none", code=1)
+        == "error: no query has the id 'none' now; `siltstone queries` shows those that run\n"
+    )
 
 
 def test_what_is_ill_ends_with_1_and_its_reasons(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

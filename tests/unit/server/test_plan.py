@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from ingest.errors import StreamError
 from ingest.overlord.planning import differences, json_path
 from ingest.protocol.places import numbered
 from ingest.stream.memory import MemorySupplier
@@ -141,6 +142,31 @@ def test_what_a_submission_would_be_refused_for_is_told(world: World) -> None:
 def test_a_topic_that_cannot_be_read_is_told_and_the_rest_is_planned(world: World) -> None:
     report = world.post(PLAN, spec(topic="absent"))
     assert report["action"] == "create" and "absent" in report["streamError"] and "absent" in report["sample"]["error"]
+    assert "absent" in report["unreached"] and "unreached" not in world.post(PLAN, spec())
+
+
+@pytest.mark.parametrize("records", [0, 100])
+def test_a_move_to_a_broker_that_does_not_answer_ends_with_1_and_the_reason(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, records: int
+) -> None:
+    moved = running(world)
+    moved["spec"]["ioConfig"]["consumerProperties"]["bootstrap.servers"] = "dead:9092"
+
+    def silent(posted: Any, parts: frozenset[str]) -> RecordSupplier:
+        raise StreamError("no Kafka broker answers at dead:9092")
+
+    monkeypatch.setattr("server.sampling.kafka_samples", silent)
+    file = tmp_path / "moved.json"
+    file.write_text(json.dumps(moved))
+    words = ["supervisor", "plan", str(file), "--records", str(records)]
+    with served(world) as url:
+        told = CliRunner().invoke(app, [*words, "--url", url])
+        report = CliRunner().invoke(app, [*words, "--url", url, "--json"])
+    assert told.exit_code == report.exit_code == 1
+    assert "error: the stream cannot be asked: no Kafka broker answers at dead:9092\n" in told.output
+    assert "1 field would change" in told.output
+    [line] = [each for each in report.output.splitlines() if each.startswith("{")]
+    assert "no Kafka broker answers at dead:9092" in json.loads(line)["unreached"]
 
 
 def test_no_secret_is_shown(world: World) -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from server.cli import app
 from server.shell.completion import Candidates, Names
 from server.shell.rendering import rendered
-from server.shell.statements import is_blank, split
+from server.shell.statements import is_blank, placed, split
 
 ROWS = [(1, 'é "x"', None), (22, "a,b\nc", 0.5)]
 NAMES = ["n", "text", "real"]
@@ -38,6 +38,14 @@ def test_statements_end_at_semicolons_outside_of_texts_names_and_remarks(
     assert split(typed) == (whole, rest)
 
 
+def test_a_place_in_a_statement_is_told_as_one_of_its_file() -> None:
+    first, second, third = placed("-- two\nSELECT 1;\n\n  SELECT\n nix;SELECT x; ;\n")
+    assert (first.text, first.place(2, 8)) == ("-- two\nSELECT 1", (2, 8))
+    assert second.told("'nix' not found (line [2], column [2])") == "'nix' not found (line [5], column [2])"
+    assert second.told("the bracket of line 1, column 3 is open") == "the bracket of line 4, column 5 is open"
+    assert third.told("at line [1], column [8]") == "at line [5], column [13]"
+
+
 @given(st.text(alphabet="a ;'\"-/*\n", max_size=40))
 def test_what_is_typed_in_pieces_ends_where_it_ends_in_one(typed: str) -> None:
     whole, rest = split(typed)
@@ -47,6 +55,10 @@ def test_what_is_typed_in_pieces_ends_where_it_ends_in_one(typed: str) -> None:
         more, left = split(left + line)
         found += more
     assert (found, left) == (whole, rest)
+    places = placed(typed)
+    assert [each.text for each in places] == whole + ([] if is_blank(rest) else [rest.strip()])
+    lines = typed.split("\n")
+    assert all(lines[p.lines][p.letters :].startswith(p.text.split("\n")[0]) for p in places)
 
 
 def candidates() -> Candidates:

@@ -53,7 +53,8 @@ def test_task_groups_hand_off_early_and_read_on(world: World) -> None:
     def publish() -> int:
         asked = {"taskGroupIds": [task.task.group, 77]}
         answer = world.http.post(f"{SUPERVISOR}/clicks/taskGroups/handoff", json=asked)
-        assert (answer.status_code, answer.content) == (202, b"")
+        told = {"id": "clicks", "groups": [task.task.group], "unknown": [77]}
+        assert (answer.status_code, answer.json()) == (202, told)
         return world.system.rows_published()
 
     eventually(lambda: publish() == 10)
