@@ -54,14 +54,16 @@ check-rest: install
 	@$(call step,tidiness and documents,$(RUN)/python -m pytest -q tests/test_tidy.py tests/test_docs.py)
 
 fast: install ## the fast tests: no servers, no network
-	@$(call step,fast tests,$(RUN)/python -m pytest -q -n $(WORKERS))
+	@$(call step,fast tests,$(RUN)/python -m pytest -q -n $(WORKERS) --dist worksteal)
 
 test: install check ## everything but nightly and benchmarks; installs what is missing
 	@$(call step,servers,$(MAKE) --no-print-directory servers)
-	@$(call step,fast tests,$(RUN)/python -m pytest -q -n $(WORKERS))
+	@$(call step,fast tests,$(RUN)/python -m pytest -q -n $(WORKERS) --dist worksteal)
 	@$(call step,integration tests,$(RUN)/python -m pytest -q -m "integration and not slow and not benchmark")
 
 nightly: install servers ## the long tests: many seeds, long chaos
+	@$(call step,properties,$(RUN)/python -m pytest -q -m "hypothesis and not integration and not slow" \
+	  --hypothesis-profile nightly --timeout 3600)
 	@$(call step,nightly,$(RUN)/python -m pytest -q -m "slow and not benchmark" --timeout 3600)
 
 simulate: install ## replay the protocol: SEED=7 prints one trace, SEEDS=500 runs many

@@ -6,6 +6,8 @@ import sys
 import hypothesis
 import pytest
 
+from tests.searching import FAST, NIGHTLY, TIMES
+
 # What is compiled once is kept for every worker and for the hundreds of processes that tests start. Where this
 # variable is set each of them would compile everything anew, which takes longer than most tests.
 sys.dont_write_bytecode = False
@@ -14,8 +16,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 pytest_plugins = ["tests.servers.fixtures"]
 
 # No deadline per example: the machines that run this are shared, and a slow example is not a wrong one.
-hypothesis.settings.register_profile("siltstone", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("siltstone")
+hypothesis.settings.register_profile(FAST, deadline=None, print_blob=True, max_examples=50)
+hypothesis.settings.register_profile(NIGHTLY, deadline=None, print_blob=True, max_examples=50 * TIMES)
+hypothesis.settings.load_profile(FAST)
 
 # Many of the fast tests wait for threads of ours, so more of them than cores may run at once.
 FAST_WORKERS = 4
@@ -31,3 +34,5 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     )
     if plain and fast and config.option.numprocesses is None and not config.option.usepdb:
         config.option.numprocesses = FAST_WORKERS
+        # Each has a stretch of neighbours, whose fixtures it makes once, and takes from others when it is through.
+        config.option.dist = "worksteal"

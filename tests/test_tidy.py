@@ -28,8 +28,13 @@ def sources() -> list[Path]:
     return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
-def functions(tree: ast.Module) -> Iterator[Function]:
-    return (node for node in ast.walk(tree) if isinstance(node, Function))
+def functions(block: ast.AST) -> Iterator[Function]:
+    """All functions of a module, nested ones too. Statements hold functions and expressions hold none."""
+    for statement in ast.iter_child_nodes(block):
+        if isinstance(statement, Function):
+            yield statement
+        if isinstance(statement, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from functions(statement)
 
 
 def problems(path: Path) -> Iterator[str]:
@@ -46,9 +51,9 @@ def problems(path: Path) -> Iterator[str]:
         length = (function.end_lineno or function.lineno) - function.lineno + 1
         if length > FUNCTION_LINES_MAX:
             yield f"{function.name} at line {function.lineno} has {length} lines, at most {FUNCTION_LINES_MAX}"
-    for number, line in enumerate(text.splitlines(), 1):
-        if LOOSE_END.search(line):
-            yield f"line {number}: a loose end carries its number, as in NAME(#12)"
+    for found in LOOSE_END.finditer(text):
+        number = text.count("\n", 0, found.start()) + 1
+        yield f"line {number}: a loose end carries its number, as in NAME(#12)"
 
 
 def test_every_package_is_walked() -> None:

@@ -7,7 +7,8 @@ import pytest
 from tests.simulation.product_reader import ProductRules
 from tests.simulation.world import World
 
-CHUNK = 20
+CHUNK = 10
+FAST = 30
 
 
 def hold(first: int, last: int) -> None:
@@ -18,12 +19,12 @@ def hold(first: int, last: int) -> None:
             raise AssertionError(f"seed {seed}: {error}") from error
 
 
-@pytest.mark.parametrize("first", range(0, 60, CHUNK))
+@pytest.mark.parametrize("first", range(0, FAST, CHUNK))
 def test_queries_see_every_row_once_while_the_protocol_runs(first: int) -> None:
     hold(first, first + CHUNK)
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("first", range(1_000, 1_300, 100))
+@pytest.mark.parametrize("first", range(FAST, 360, 30))
 def test_queries_see_every_row_once_in_more_worlds(first: int) -> None:
-    hold(first, first + 100)
+    hold(first, first + 30)

@@ -16,7 +16,9 @@ BAD_SEEDS = [
     for line in Path(__file__).with_name("bad_seeds.txt").read_text(encoding="utf-8").splitlines()
     if line.strip() and not line.startswith("#")
 ]
-CHUNK = 25
+# Small pieces, so that the last worker to end is not alone for long.
+CHUNK = 10
+FAST = 50
 
 
 def hold(first: int, last: int) -> None:
@@ -28,7 +30,7 @@ def hold(first: int, last: int) -> None:
             raise AssertionError(f"seed {seed}: {error} (make simulate SEED={seed})") from error
 
 
-@pytest.mark.parametrize("first", range(0, 100, CHUNK))
+@pytest.mark.parametrize("first", range(0, FAST, CHUNK))
 def test_no_record_is_lost_doubled_or_hidden(first: int) -> None:
     hold(first, first + CHUNK)
 
@@ -39,9 +41,9 @@ def test_a_seed_that_once_failed_holds(seed: int) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("first", range(100, 500, 100))
+@pytest.mark.parametrize("first", range(FAST, 500, 50))
 def test_no_record_is_lost_doubled_or_hidden_in_more_worlds(first: int) -> None:
-    hold(first, first + 100)
+    hold(first, first + 50)
 
 
 @pytest.mark.slow

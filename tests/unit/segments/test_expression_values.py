@@ -15,6 +15,7 @@ from segments.expression.evaluate import evaluator_of, unknown_functions
 from segments.expression.functions import ARITIES
 from segments.expression.parser import parse_expression
 from segments.expression.values import ExpressionFailed
+from tests.searching import examples
 
 NOON = 1_709_208_000_000  # 2024-02-29T12:00:00Z
 ROW: dict[str, Any] = {
@@ -317,7 +318,7 @@ NUMBERS = (
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.sampled_from(EXPRESSIONS), NUMBERS, NUMBERS, COLUMN)
 def test_columns_have_the_values_of_their_rows(text: str, a: list[Any], b: list[Any], c: list[Any]) -> None:
     expression = ColumnExpression(parse_expression(text))

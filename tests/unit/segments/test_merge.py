@@ -25,6 +25,7 @@ from segments.parquet.reader import read_batches, verify_file
 from segments.parquet.spill import write_spill
 from segments.rollup import MergeFunction, RollupAggregation
 from segments.schema import ColumnSpec, ColumnType, SegmentSchema
+from tests.searching import examples
 
 Row = dict[str, Any]
 META = SegmentFileMeta(
@@ -171,7 +172,7 @@ def contents(path: Path) -> list[Row]:
     return rows
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     parts=st.lists(st.lists(row_strategy, min_size=1, max_size=12), min_size=1, max_size=4),
     rollup=st.booleans(),

@@ -17,6 +17,7 @@ from segments.sketch.distinct import marks, of_marks
 from segments.sketch.merge import merge_all, merge_runs, merge_values
 from segments.sketch.shape import SketchKind, SketchShape, kind_of
 from segments.sketch.t_test import p_values, two_sided
+from tests.searching import examples
 
 HLL = SketchShape(SketchKind.HLL, 12, encoding="utf8")
 THETA = SketchShape(SketchKind.THETA, 4096)
@@ -38,7 +39,7 @@ def library_hll(values: list[str] | list[int] | list[float], log_registers: int 
     return bytes(sketch.serialize_compact())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 @given(st.lists(st.text(min_size=1, max_size=70), min_size=1, max_size=40))
 def test_hashes_of_texts_are_the_librarys(values: list[str]) -> None:
     made = row_sketches(THETA, pa.array(values)).to_pylist()
@@ -47,7 +48,7 @@ def test_hashes_of_texts_are_the_librarys(values: list[str]) -> None:
     assert column_sketch(THETA, pa.array(values)) == library_theta(values)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.floats(allow_infinity=False), min_size=1, max_size=40))
 def test_hashes_of_numbers_are_the_librarys(values: list[int | float]) -> None:
     for value in values:

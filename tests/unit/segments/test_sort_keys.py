@@ -19,6 +19,7 @@ from segments.parquet.merge import merge_spills
 from segments.parquet.sort_keys import sorted_rows
 from segments.parquet.spill import hardly_repeat, with_dictionaries, write_spill
 from segments.schema import ColumnSpec, ColumnType, SegmentSchema
+from tests.searching import examples
 
 LONGS = st.sampled_from([None, 0, 1, 7, 2**41, 2**62, -(2**63), 2**63 - 1])
 DOUBLES = st.sampled_from([None, -1.5, 0.0, float("inf"), float("nan")])
@@ -47,7 +48,7 @@ def comparable(value: Any) -> Any:
     return (2, 0) if value != value else (1, value)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     rows=st.lists(st.tuples(LONGS, DOUBLES, TEXTS, TEXTS), max_size=40),
     kinds=st.permutations([("long", 0), ("double", 1), ("coded", 2), ("plain", 3)]),

@@ -15,6 +15,7 @@ from server.devbroker.server import FRAME_BYTES_MAX, Dispatcher, serve_connectio
 from server.devbroker.store import FolderInUse, Store
 from server.devbroker.topics import Address
 from server.devbroker.wire import Malformed, Reader, Writer
+from tests.searching import examples
 from tests.unit.server.record_batches import batch
 
 PRODUCE, FETCH, LIST, METADATA, API_VERSIONS, CREATE, DELETE = 0, 1, 2, 3, 18, 19, 20
@@ -168,7 +169,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(75), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(frames=st.lists(damaged(), min_size=1, max_size=4))
 def test_malformed_frames_are_refused_and_nothing_else_happens(broker: Broker, frames: list[bytes]) -> None:
     for sent in frames:

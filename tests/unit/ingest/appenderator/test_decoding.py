@@ -17,6 +17,7 @@ from ingest.spec.model import DataSchema
 from ingest.stream.supplier import Poll
 from segments.arrow_schema import column_of_field
 from segments.schema import ColumnSpec, ColumnType
+from tests.searching import examples
 from tests.unit.ingest.appenderator.rows import OPENED_MS, poll_of, spec_of
 
 TIME = "2023-11-14T22:13:20Z"
@@ -265,7 +266,7 @@ SCHEMAS: list[DataSchema] = [
 ]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(40))
 @given(st.integers(0, len(SCHEMAS) - 1), st.lists(MESSAGES, max_size=6))
 def test_any_message_ends_in_exactly_one_counter_and_fast_reading_equals_slow(
     which: int, messages: list[bytes | None]

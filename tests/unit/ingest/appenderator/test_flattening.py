@@ -13,6 +13,7 @@ from ingest.appenderator.decoding import DecodedBatch, Fate, RowDecoder
 from ingest.appenderator.decoding.fast import FastReader
 from ingest.appenderator.decoding.plan import compile_plan
 from ingest.errors import SpecError
+from tests.searching import examples
 from tests.unit.ingest.appenderator.rows import OPENED_MS, poll_of, spec_of
 
 TIME = "2024-02-29T12:00:00Z"
@@ -90,7 +91,7 @@ OUTER = st.dictionaries(st.sampled_from(["b", "list"]), VALUE | INNER | st.lists
 EVENT = st.fixed_dictionaries({"meta": st.just({"t": TIME})}, optional={"a": VALUE | OUTER})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(EVENT, min_size=1, max_size=30))
 def test_structs_find_what_following_the_path_finds(events: list[Any]) -> None:
     fast, slow = (decode(decoder_of(FIELDS, NAMES, only_slow=only_slow), events) for only_slow in (False, True))

@@ -13,6 +13,7 @@ from ingest.offsets import OffsetMap
 from ingest.protocol import PartitionCounts
 from ingest.spec import SupervisorSpec
 from ingest.stream.supplier import Poll
+from tests.searching import examples
 from tests.unit.ingest.appenderator.rows import OPENED_MS, poll_of, record_of, spec_of
 from tests.unit.ingest.appenderator.test_appenderator import live_rows, merged, published_rows
 
@@ -72,7 +73,7 @@ class Course:
             assert positions.reached(self.rows.positions(1))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(STEPS)
 def test_every_offset_below_the_position_is_held_once(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -17,6 +17,7 @@ from ingest.appenderator.rolling import rolled_up
 from segments.live import LiveAsk
 from segments.rollup import MergeFunction, RollupAggregation
 from segments.schema import ColumnSpec, ColumnType, SegmentSchema
+from tests.searching import examples
 from tests.unit.ingest.appenderator.rows import OPENED_MS, poll_of, record_of, spec_of
 from tests.unit.ingest.appenderator.test_appenderator import ROLLUP, merged, published_rows
 
@@ -93,7 +94,7 @@ def plain_grouping(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(40))
 @given(rows=st.lists(some, max_size=30), pieces=st.integers(1, 3))
 def test_rolling_up_in_memory_equals_a_plain_grouping(rows: list[dict[str, Any]], pieces: int) -> None:
     for row in rows:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ingest.appenderator.decoding import DecodedBatch, Fate, RowDecoder
 from ingest.errors import SpecError
 from segments.schema import ColumnType
+from tests.searching import examples
 from tests.unit.ingest.appenderator.rows import OPENED_MS, poll_of, spec_of
 
 TIME = "2024-02-29T12:00:00Z"
@@ -212,7 +213,7 @@ EVERYTHING = schema_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(JSON, JSON), min_size=1, max_size=5))
 def test_any_json_in_any_field_ends_in_one_counter_and_fast_and_slow_agree(pairs: list[tuple[Any, Any]]) -> None:
     events = [{"x": x, "y": y} for x, y in pairs]
