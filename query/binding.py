@@ -223,10 +223,11 @@ def _array_of(reference: str, stored: ColumnSpec, element: str) -> str:
 def _json_of(reference: str, stored: ColumnSpec) -> str:
     """A scalar or array as the JSON text that it becomes where the column is nested data."""
     told = f"CAST(to_json({reference}) AS VARCHAR)"
-    if not stored.empty_lists:
+    if not stored.is_list:
         return told
-    # Single texts, as in a file where no row has an empty list.
-    return f"CASE WHEN len({reference}) = 1 THEN CAST(to_json({reference}[1]) AS VARCHAR) ELSE {told} END"
+    # As Druid tells a row of a text: one value is itself, none is null.
+    single = f"CAST(to_json({reference}[1]) AS VARCHAR)"
+    return f"CASE len({reference}) WHEN 0 THEN NULL WHEN 1 THEN {single} ELSE {told} END"
 
 
 def _scalar(reference: str, stored: ColumnType, target: str) -> str:

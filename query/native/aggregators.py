@@ -16,15 +16,16 @@ from query.native.rows import Rows
 from query.native.sketches import AGGREGATORS, finalized, sketch_sql
 from query.sql.bloom import BLOOM_TYPE, bloom_sql
 from query.sql.casts import as_number, as_string, cast_to
-from query.sql.functions_json import JSON
+from query.sql.multi_value import one_text, only_member
 from query.sql.sketches import sketch_type
 from query.sql.term import Term, extreme_sql
-from query.sql.types import BIGINT, DOUBLE, FLOAT, VARCHAR, Family, SqlType
+from query.sql.types import BIGINT, DOUBLE, FLOAT, JSON, VARCHAR, Family, SqlType
 
 _NUMBERS = {"long": BIGINT, "double": DOUBLE, "float": FLOAT}
 _SIMPLE = re.compile(r"(long|double|float|string)(Sum|Min|Max|First|Last|Any|Mean|FirstFold|LastFold)")
 _OLD_NAMES = {"min": "doubleMin", "max": "doubleMax"}
 _OF_NUMBERS = ("Sum", "Min", "Max", "Mean")
+_FOLDED = {"Sum": "list_sum", "Min": "list_min", "Max": "list_max", "Mean": "list_avg"}
 _REFUSED = """
 javascript stringFirstFold stringLastFold longFirstFold longLastFold doubleFirstFold doubleLastFold
 floatFirstFold floatLastFold sqlFirst distinctCount spectatorHistogram spectatorHistogramTimer
@@ -140,10 +141,21 @@ class _Call:
         else:
             found = self.rows.column(self.part.text("fieldName"))
         if self.type == VARCHAR:
-            return found if found.type.multi else as_string(found)
-        if found.type.multi or found.family in (Family.ARRAY, Family.COMPLEX):
+            return one_text(found) if found.type.multi and found.family is Family.STRING else as_string(found)
+        several = found.type.multi and self.kind not in _OF_NUMBERS
+        if several or found.family in (Family.ARRAY, Family.COMPLEX):
             raise InvalidQuery(f"{self.part.path}: {self.part.type} of a column of {found.type.druid} is not possible")
-        return cast_to(as_number(found), self.type)
+        if found.type.multi and not found.lists and not self.part.has("expression"):
+            return self._of_members(found)
+        return cast_to(as_number(only_member(found) if found.type.multi else found), self.type)
+
+    def _of_members(self, column: Term) -> Term:
+        """All members of a stored multi-value string, as Druid aggregates them; of what an expression makes of them
+        it takes only that of a row with one."""
+        name = self.rows.session.fresh("x")
+        number = cast_to(as_number(Term(name, column.type.member)), self.type)
+        summed = _FOLDED[self.kind]
+        return Term(f"{summed}(list_transform({column.sql}, lambda {name}: {number.sql}))", self.type)
 
     def result(self, sql: str, type_: SqlType | None = None, merged: str = "") -> Aggregate:
         """The finished aggregate."""

@@ -16,6 +16,7 @@ from query.sql import term as t
 from query.sql.casts import as_string, cast_to
 from query.sql.frame import Frame
 from query.sql.functions_list import only_members
+from query.sql.multi_value import as_java_text, only_member
 from query.sql.scope import Scope
 from query.sql.term import Term
 from query.sql.types import MULTI_VARCHAR, Family
@@ -37,21 +38,30 @@ def dimension_of(rows: Rows, spec: Any, path: str) -> Dimension:
         QueryError: it is neither, or of a type that is not built.
     """
     if isinstance(spec, str):
-        return Dimension(spec, _output(rows, rows.column(spec), "STRING"))
+        return Dimension(spec, _output(rows, _told(rows, spec), "STRING"))
     part = part_of(spec, path)
     kind = part.text_or("default", "type")
     if kind in ("listFiltered", "regexFiltered", "prefixFiltered"):
         inner = dimension_of(rows, part.get("delegate"), part.at("delegate"))
         return Dimension(inner.name, _filtered(rows, part, inner.term))
     name = part.text("dimension")
-    operand = rows.column(name)
+    type_name = part.text_or("STRING", "outputType")
+    operand = rows.column(name) if kind != "default" or type_name.upper() != "STRING" else _told(rows, name)
     if kind == "extraction":
         operand = extracted(rows.session, part.part("extractionFn"), operand)
     elif kind == "lookup":
         operand = _looked_up(rows, part, operand)
     elif kind != "default":
         raise part.unknown_type("dimension")
-    return Dimension(part.text_or(name, "outputName"), _output(rows, operand, part.text_or("STRING", "outputType")))
+    return Dimension(part.text_or(name, "outputName"), _output(rows, operand, type_name))
+
+
+def _told(rows: Rows, name: str) -> Term:
+    """A column whose values are to be texts: a computed array is the text of all of it, a stored one its members."""
+    operand = rows.column(name)
+    if operand.family is not Family.ARRAY or name not in rows.virtual:
+        return operand
+    return as_java_text(cast_to(operand, MULTI_VARCHAR))
 
 
 def _looked_up(rows: Rows, part: Part, operand: Term) -> Term:
@@ -67,6 +77,8 @@ def _output(rows: Rows, operand: Term, type_name: str) -> Term:
         return operand if type_name.upper().startswith("ARRAY") else cast_to(operand, MULTI_VARCHAR)
     if operand.family is Family.COMPLEX:
         raise InvalidQuery(f"a column of {operand.type.druid} cannot be grouped")
+    if operand.type.multi and operand.family is not Family.STRING:
+        operand = only_member(operand)
     if type_name.upper() == "STRING":
         return operand if operand.type.multi else as_string(operand)
     if operand.type.multi and type_name.upper().startswith("ARRAY"):

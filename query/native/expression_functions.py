@@ -26,6 +26,7 @@ from query.sql.types import (
     VARCHAR,
     Family,
     array_of,
+    common_type,
     element_of,
 )
 from segments.expression.tree import Call, Lambda
@@ -120,6 +121,10 @@ def called(compiler: Compiler, tree: Call) -> Term:
     if tree.name.startswith("array_") and tree.name[6:] in _LISTS:
         places = _LIST_PLACES.get(tree.name, (0,))
         listed = [as_list(term) if at in places or term.type.multi else term for at, term in enumerate(terms)]
+        if tree.name == "array_concat" and all(one.family is Family.ARRAY for one in listed):
+            # Unlike SQL's it has the type that holds the members of both.
+            type_ = common_type(listed[0].type, listed[1].type)
+            listed = [cast_to(one, type_ or one.type) for one in listed]
         return call(compiler.session, tree.name.upper(), *listed)
     if tree.name in _DUCKDB_MATH:
         extra = ", 0" if tree.name == "rint" else ""

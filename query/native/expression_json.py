@@ -6,9 +6,11 @@ from query.errors import InvalidQuery
 from query.native.expressions import Compiler, function, named_type
 from query.native.rows import call
 from query.sql import term as t
-from query.sql.casts import as_string, cast_to
+from query.sql.casts import cast_to
+from query.sql.frame import per_member
+from query.sql.functions_json import json_object
 from query.sql.term import Term
-from query.sql.types import BIGINT, array_of
+from query.sql.types import BIGINT
 from segments.expression.tree import Call
 
 
@@ -45,13 +47,4 @@ def _json_object(compiler: Compiler, tree: Call) -> Term:
     terms = [compiler.value(argument) for argument in tree.arguments]
     if len(terms) % 2:
         raise InvalidQuery("json_object takes pairs of a key and a value")
-    parts = []
-    for at in range(0, len(terms), 2):
-        given = terms[at + 1]
-        # A string of several values is one list.
-        value = Term(given.sql, array_of(given.type.member)) if given.type.multi else given
-        text = call(compiler.session, "TO_JSON_STRING", value)
-        parts += [as_string(terms[at]).sql, f"CAST({text.sql} AS JSON)"]
-    from query.sql.functions_json import JSON
-
-    return Term(f"CAST(json_object({', '.join(parts)}) AS VARCHAR)", JSON)
+    return per_member(compiler.frame, terms, json_object)

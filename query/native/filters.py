@@ -177,6 +177,7 @@ def _bound(rows: Rows, part: Part) -> str:
         return f"({' AND '.join(parts)})"
 
     found = _any(rows, operand, test)
+    found = _known(found) if order == "numeric" and not as_numbers else found
     if (
         operand.family is not Family.STRING
         or part.has("lower")
@@ -265,7 +266,13 @@ def _interval(rows: Rows, part: Part) -> str:
     def within(one: Term) -> str:
         return time_within(one if one.family is Family.LONG else cast_to(one, BIGINT), intervals)
 
-    return _any(rows, operand, within)
+    found = _any(rows, operand, within)
+    return found if operand.family is Family.LONG else _known(found)
+
+
+def _known(found: str) -> str:
+    """A text that is no number is not unknown to a range of numbers, and neither is a null: both lie outside."""
+    return f"coalesce({found}, FALSE)"
 
 
 def _expression(rows: Rows, part: Part) -> str:

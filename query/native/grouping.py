@@ -102,14 +102,15 @@ class Groups:
         if buckets and not empty:
             keys.append("t")
         for at, dimension in enumerate(self.dimensions):
-            if kept is not None and at not in kept:
-                items.append(f"CAST(NULL AS {self.outputs[at].type.duckdb}) AS d{at}")
-                continue
             value = one_zero(dimension.term).sql
             if dimension.term.type.multi:
+                # A row counts once for each member also where subtotals leave the dimension out.
                 value = f"u{at}.m"
                 rows = (members if self.members_only else spread)(dimension.term)
                 source += f" CROSS JOIN LATERAL (SELECT {rows} AS m) AS u{at}"
+            if kept is not None and at not in kept:
+                items.append(f"CAST(NULL AS {self.outputs[at].type.duckdb}) AS d{at}")
+                continue
             items.append(f"{value} AS d{at}")
             keys.append(f"d{at}")
         items += [f"{self._aggregate(one, kept)} AS a{at}" for at, one in enumerate(self.aggregates)]

@@ -18,9 +18,8 @@ from query.native.rows import Rows
 from query.sql import term as t
 from query.sql.casts import as_number, cast_to
 from query.sql.frame import Session
-from query.sql.functions_json import JSON
 from query.sql.term import Term
-from query.sql.types import DOUBLE, Family, SqlType, array_of
+from query.sql.types import DOUBLE, JSON, Family, SqlType, array_of
 
 _MOST_BUCKETS = 1_000
 

@@ -14,7 +14,7 @@ from query.native.matching import matches
 from query.native.ordering import known_order, ordered, sort_key
 from query.native.plan import Draft, Setting
 from query.native.shapes import Stamps, json_object, json_text
-from query.native.timeseries import BucketShape
+from query.native.timeseries import BucketShape, covered_times
 from query.sql import term as t
 from query.sql.casts import as_string
 from query.sql.multi_value import as_array, spread
@@ -149,4 +149,6 @@ def search(setting: Setting) -> Draft:
         Output("count", "n", BIGINT),
     )
     first = (read.intervals or (ETERNITY,))[0][0]
-    return Draft(sql, columns, BucketShape(Stamps.of(setting, granularity), ("dimension", "value", "count"), first))
+    is_told = granularity.is_all and bool(covered_times(setting, read.rows, read.intervals))
+    names = ("dimension", "value", "count")
+    return Draft(sql, columns, BucketShape(Stamps.of(setting, granularity), names, first, is_told))

@@ -13,10 +13,10 @@ from query.sql import term as t
 from query.sql.casts import as_boolean, as_number, as_string, cast_to
 from query.sql.frame import AGGREGATES, ARITIES, FUNCTIONS, Arguments, Frame, function, node
 from query.sql.functions_time import as_time, constant_text
-from query.sql.multi_value import is_missing
+from query.sql.multi_value import is_missing, one_text, only_member
 from query.sql.scope import where
 from query.sql.term import INTEGER_MAX, Term
-from query.sql.types import BIGINT, BOOLEAN, DOUBLE, FLOAT, MULTI_VARCHAR, VARCHAR, Family, array_of
+from query.sql.types import BIGINT, BOOLEAN, DOUBLE, FLOAT, VARCHAR, Family, array_of
 from segments.sketch.shape import SketchKind
 
 
@@ -36,16 +36,9 @@ class Aggregation:
         return self.rows.term(self.arguments[at])
 
     def single(self, at: int = 0) -> Term:
-        """One argument that has one value a row.
-
-        Raises:
-            UnsupportedQuery: it is multi-value.
-        """
+        """One argument as one value a row: NULL where there are several."""
         found = self.term(at)
-        if found.type.multi:
-            cure = "use UNNEST(MV_TO_ARRAY(...)), or MV_TO_STRING for one text"
-            raise UnsupportedQuery(f"{self.name} of a multi-value string is not supported; {cure}")
-        return found
+        return only_member(found) if found.type.multi else found
 
     def constant(self, at: int, default: int) -> int:
         """An argument that is a whole number, if it is given."""
@@ -176,6 +169,9 @@ def _count(call: Aggregation) -> Term:
         return _of_stored(call)
     if not counted.type.multi:
         return call.different(counted) if call.distinct else Term(call.sql("count", counted.sql), BIGINT)
+    if counted.family is not Family.STRING:
+        counted = only_member(counted)
+        return call.different(counted) if call.distinct else Term(call.sql("count", counted.sql), BIGINT)
     if call.distinct:
         return _distinct_members(call, counted)
     return Term(call.sql("count", f"CASE WHEN NOT {is_missing(counted)} THEN 1 END"), BIGINT)
@@ -193,9 +189,9 @@ def _count_distinct(call: Aggregation) -> Term:
         raise InvalidQuery(f"{call.name} counts texts, not {counted.type.name}")
     if counted.family is Family.COMPLEX:
         return _of_stored(call)
-    if counted.type.multi:
+    if counted.type.multi and counted.family is Family.STRING:
         return _distinct_members(call, counted)
-    return call.different(counted)
+    return call.different(only_member(counted) if counted.type.multi else counted)
 
 
 def _refuse_split(call: Aggregation) -> None:
@@ -256,7 +252,11 @@ def _avg(call: Aggregation) -> Term:
 
 @aggregate("MIN", "MAX")
 def _extreme(call: Aggregation) -> Term:
-    value, name = call.single(), call.name.lower()
+    given, name = call.term(0), call.name.lower()
+    if given.type.multi and given.family is Family.STRING:
+        cure = "use UNNEST(MV_TO_ARRAY(...)), or MV_TO_STRING for one text"
+        raise UnsupportedQuery(f"{call.name} of a multi-value string is not supported; {cure}")
+    value = call.single()
     if value.time_column:
         return Term(f"epoch_ms({call.sql(name, value.time_column)})", value.type)
     if value.family in (Family.ARRAY, Family.COMPLEX):
@@ -289,13 +289,11 @@ _spread(("STDDEV_SAMP", "STDDEV"), "stddev_samp")
 def _one_value(call: Aggregation) -> Term:
     """The value of a row; of several members their text, as Druid aggregates a multi-value string."""
     value = call.term(0)
-    if not value.type.multi:
-        return value
-    value = cast_to(value, MULTI_VARCHAR)
+    if not value.type.multi or value.family is not Family.STRING:
+        return call.single()
     if call.arguments[2:] and call.name == "ANY_VALUE" and call.term(2).value is False:
         return t.call("list_extract", VARCHAR, value.sql, "1")
-    joined = f"'[' || array_to_string({value.sql}, ', ') || ']'"
-    return t.expression(f"CASE WHEN len({value.sql}) > 1 THEN {joined} ELSE list_extract({value.sql}, 1) END", VARCHAR)
+    return one_text(value)
 
 
 def _at_time(call: Aggregation, moment: Term, size_at: int) -> Term:

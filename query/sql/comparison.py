@@ -8,7 +8,7 @@ from query.errors import InvalidQuery
 from query.sql import term as t
 from query.sql.casts import as_boolean, as_string, cast_to
 from query.sql.frame import PARTS, Frame, node, refuse_parts
-from query.sql.multi_value import any_member, is_missing
+from query.sql.multi_value import any_member, is_missing, is_none
 from query.sql.scope import where
 from query.sql.term import Term
 from query.sql.types import BIGINT, BOOLEAN, FLOAT, VARCHAR, Family, SqlType, common_type
@@ -140,12 +140,21 @@ def _distinct_from(frame: Frame, tree: exp.Expr) -> Term:
     return t.expression(f"{left.sql} {word} {right.sql}", BOOLEAN)
 
 
+def _is_told(tree: exp.Expr) -> bool:
+    """Whether what stands there is a value of rows or groups, not a condition on them."""
+    around = tree.parent
+    while isinstance(around, exp.Not | exp.Paren | exp.Alias):
+        around = around.parent
+    return isinstance(around, exp.Select | exp.Group)
+
+
 @node(exp.Is)
 def _is(frame: Frame, tree: exp.Expr) -> Term:
     operand = frame.term(tree.this)
     if isinstance(tree.expression, exp.Null):
-        missing = is_missing(operand) if operand.type.multi else f"({operand.sql} IS NULL)"
-        return Term(missing, BOOLEAN)
+        if not operand.type.multi:
+            return Term(f"({operand.sql} IS NULL)", BOOLEAN)
+        return Term(is_none(operand) if _is_told(tree) else is_missing(operand), BOOLEAN)
     if isinstance(tree.expression, exp.Boolean):
         word = "TRUE" if tree.expression.this else "FALSE"
         return t.expression(f"{as_boolean(operand).sql} IS NOT DISTINCT FROM {word}", BOOLEAN)

@@ -10,13 +10,12 @@ from sqlglot import exp
 from query.errors import InvalidQuery
 from query.sql import term as t
 from query.sql.casts import as_string, cast_to
-from query.sql.frame import MANY, Arguments, Frame, function, scalar
+from query.sql.frame import MANY, Arguments, Frame, function, per_member, scalar
 from query.sql.functions_time import constant_text
 from query.sql.operators import named_type
 from query.sql.term import Term
-from query.sql.types import BIGINT, DOUBLE, VARCHAR, Family, SqlType, array_of
+from query.sql.types import BIGINT, DOUBLE, JSON, VARCHAR, Family, SqlType, array_of
 
-JSON = SqlType("OTHER", "json")
 _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
 
 
@@ -154,11 +153,17 @@ def _to_json_string(frame: Frame, terms: list[Term]) -> Term:
 
 @function("JSON_OBJECT", least=0, most=MANY)
 def _json_object(frame: Frame, arguments: Arguments) -> Term:
-    parts = []
+    terms: list[Term] = []
     for pair in arguments:
         if not isinstance(pair, exp.PropertyEQ):
             raise InvalidQuery("JSON_OBJECT takes pairs: KEY 'a' VALUE 1, or 'a': 1")
-        parts += [as_string(frame.term(pair.this)).sql, _as_value(frame.term(pair.expression))]
+        terms += [frame.term(pair.this), frame.term(pair.expression)]
+    return per_member(frame, terms, json_object)
+
+
+def json_object(frame: Frame, terms: list[Term]) -> Term:
+    """The object of keys and values in turn."""
+    parts = [_as_value(term) if at % 2 else as_string(term).sql for at, term in enumerate(terms)]
     return Term(f"CAST(json_object({', '.join(parts)}) AS VARCHAR)", JSON)
 
 

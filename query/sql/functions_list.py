@@ -314,8 +314,14 @@ def _to_mv(call: ListCall) -> Term:
 def _splitter(name: str, type_: SqlType) -> None:
     @function(name, least=2)
     def _run(frame: Frame, arguments: Arguments) -> Term:
-        text, separator = (as_string(frame.term(argument), frame.zone).sql for argument in arguments)
-        return t.call("string_split_regex", type_, text, separator)
+        text, separator = (as_string(frame.term(argument), frame.zone) for argument in arguments)
+        found = t.call("string_split_regex", type_, text.sql, separator.sql)
+        # Between letters the engine finds nothing in an empty text, Druid the text.
+        return (
+            t.expression(f"CASE WHEN {text.sql} = '' THEN [''] ELSE {found.sql} END", type_)
+            if separator.value == ""
+            else found
+        )
 
 
 _splitter("STRING_TO_ARRAY", _STRINGS)

@@ -135,10 +135,11 @@ def _pad(name: str) -> None:
         fill = as_string(terms[2], frame.zone).sql if len(terms) > 2 else "' '"
         text, width = as_string(terms[0], frame.zone).sql, _bounded(f"greatest({_long(terms[1])}, 0)", terms[1])
         padded = f"{name.lower()}({text}, CAST({width} AS INTEGER), {fill})"
-        if len(terms) < 3 or (isinstance(terms[2].value, str) and terms[2].value):
-            return Term(padded, VARCHAR)
-        # Nothing to pad with: the engine fails, Druid only cuts.
-        return t.expression(f"CASE WHEN {fill} = '' THEN \"left\"({text}, {width}) ELSE {padded} END", VARCHAR)
+        if len(terms) > 2 and not (isinstance(terms[2].value, str) and terms[2].value):
+            # Nothing to pad with: the engine fails, Druid only cuts.
+            padded = f"(CASE WHEN {fill} = '' THEN \"left\"({text}, {width}) ELSE {padded} END)"
+        # As in Druid a text of no length is NULL.
+        return t.expression(f"CASE WHEN {_long(terms[1])} > 0 THEN {padded} END", VARCHAR)
 
 
 _pad("LPAD")

@@ -8,11 +8,13 @@ from sqlglot import exp
 
 from query.errors import InvalidQuery, UnsupportedQuery
 from query.splits import CannotSplit
+from query.sql.casts import cast_to
 from query.sql.frame import Frame, Session, holds_aggregate, refuse_parts
-from query.sql.multi_value import spread
+from query.sql.multi_value import only_member, spread
 from query.sql.scope import where
 from query.sql.term import Term, one_zero
 from query.sql.time_bounds import beyond_bounds, conjuncts
+from query.sql.types import VARCHAR, Family
 
 Items = list[tuple[exp.Expr | None, Term | None]]
 _SETS = {"grouping_sets": "GROUPING SETS", "rollup": "ROLLUP", "cube": "CUBE"}
@@ -38,10 +40,12 @@ class Grouping:
             if term.sql in rows.pinned:
                 # Druid's planner puts the text in place of a string that WHERE sets equal to it.
                 stands_for = rows.pinned[term.sql]
+            elif term.type.multi and not _is_by_member(term):
+                stands_for = one_zero(only_member(term))
             elif term.type.multi:
                 alias = rows.session.fresh("u")
                 self.spreads.append(f"LATERAL (SELECT {spread(term)} AS m) AS {alias}")
-                stands_for = Term(f"{alias}.m", term.type.member)
+                stands_for = one_zero(Term(f"{alias}.m", term.type.member))
             self.keys[term.sql] = stands_for
         return self.keys[term.sql].sql
 
@@ -50,6 +54,14 @@ class Grouping:
         if not self.spreads:
             return ""
         return (" CROSS JOIN " if from_sql else "") + " CROSS JOIN ".join(self.spreads)
+
+
+def _is_by_member(term: Term) -> bool:
+    """Whether each member is a key of its own: texts, and members as numbers. Of other numbers Druid makes one of a row
+    alone, and of several none."""
+    if term.family is Family.STRING or len(term.lists) != 1:
+        return term.family is Family.STRING
+    return term.member == cast_to(Term(term.lists[0][1], VARCHAR), term.type.member).sql
 
 
 def group_keys(rows: Frame, group: exp.Expr, items: Items, aliases: dict[str, exp.Expr]) -> Grouping:

@@ -117,6 +117,7 @@ BOOLEAN = SqlType("BOOLEAN")
 TIMESTAMP = SqlType("TIMESTAMP")
 DATE = SqlType("DATE")
 NULL = SqlType("NULL")
+JSON = SqlType("OTHER", "json")
 INTERVAL = SqlType("INTERVAL")
 
 

@@ -44,6 +44,19 @@ ROWS: list[tuple[Any, ...]] = [
     (14, ["3", "12"], ["2"], "7", "3"),
 ]
 NAMES = ("i", "mv", "mw", "one", "s")
+NUMBERS: list[tuple[Any, ...]] = [
+    (1, ["1", "2"], "a"),
+    (2, ["3"], "b"),
+    (3, "4", "a"),
+    (4, None, "b"),
+    (5, [], "a"),
+    (6, ["x", "5"], "b"),
+    (7, [None, "6"], "a"),
+    (8, ["2.5", "1"], "b"),
+    (9, [""], "a"),
+    (10, ["7", "7"], "b"),
+]
+"""i, m, s"""
 FIRST_MS = 1_709_251_201_000
 Table = tuple[TableDef, Any]
 
@@ -59,7 +72,7 @@ class Catalogue(MemoryCatalogue):
 
 
 class World:
-    """l of all columns, lr and lo rolled up by one of them."""
+    """l of all columns, lr and lo rolled up by one of them; num of numbers among texts."""
 
     def __init__(self, folder: Path, state: str) -> None:
         plain = [*NAMES[1:], {"type": "long", "name": "i"}]
@@ -67,6 +80,8 @@ class World:
             name: ingested(name, dimensions, folder / name, state)
             for name, dimensions in (("l", plain), ("lr", ["mv"]), ("lo", ["one"]))
         }
+        numbers = [dict(zip(("i", "m", "s"), row, strict=True)) for row in NUMBERS]
+        self.tables["num"] = ingested("num", [{"type": "long", "name": "i"}, "m", "s"], folder / "num", state, numbers)
         self.catalogue = Catalogue([table for table, _ in self.tables.values()])
 
     def rows(self, name: str) -> Any:
@@ -84,7 +99,9 @@ class World:
         return bare(json.loads(b"".join(planned.pieces(batches))))
 
 
-def ingested(name: str, dimensions: list[Any], folder: Path, state: str) -> Table:
+def ingested(
+    name: str, dimensions: list[Any], folder: Path, state: str, given: list[dict[str, Any]] | None = None
+) -> Table:
     rollup = len(dimensions) == 1
     schema = {
         "dataSource": name,
@@ -96,7 +113,8 @@ def ingested(name: str, dimensions: list[Any], folder: Path, state: str) -> Tabl
     io = {"topic": "t", "inputFormat": {"type": "json"}, "consumerProperties": {"bootstrap.servers": "none"}}
     posted = {"type": "kafka", "spec": {"dataSchema": schema, "ioConfig": io}}
     rows = held(folder, parse_supervisor_spec(posted)[0])
-    values = [dict(zip(NAMES, row, strict=True)) | {"t": FIRST_MS + 1000 * at} for at, row in enumerate(ROWS)]
+    given = given or [dict(zip(NAMES, row, strict=True)) for row in ROWS]
+    values = [row | {"t": FIRST_MS + 1000 * at} for at, row in enumerate(given)]
     rows.append(1, [poll_of(values[:4])])
     rows.persist()
     rows.append(1, [poll_of(values[4:], 4)])

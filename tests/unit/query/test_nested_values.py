@@ -128,9 +128,10 @@ def _type_of(declared: SegmentSchema, stored: list[SegmentSchema]) -> str:
     return next(column.type.druid for column in table.columns if column.name == "v")
 
 
-def test_single_texts_beside_empty_lists_become_the_json_that_they_are_without() -> None:
+@pytest.mark.parametrize("several", [True, False])
+def test_a_text_becomes_the_json_of_its_value_or_values(several: bool) -> None:
     use = ColumnUse("t", "t", SqlType("OTHER", element=JSON), "VARCHAR")
-    lists = cast_stored("t", ColumnSpec("t", ColumnType.STRING, empty_lists=True), use)
-    found = duckdb.execute(f"SELECT {lists} FROM (VALUES (['x']), ([]), (NULL)) AS v(t)").fetchall()
-    assert found == [('"x"',), ("[]",), (None,)]
+    lists = cast_stored("t", ColumnSpec("t", ColumnType.STRING, multi_value=several, empty_lists=not several), use)
+    found = duckdb.execute(f"SELECT {lists} FROM (VALUES (['x']), ([]), (['x', NULL]), ([NULL]), (NULL)) AS v(t)")
+    assert [told for (told,) in found.fetchall()] == ['"x"', None, '["x",null]', None, None]
     assert cast_stored("t", ColumnSpec("t", ColumnType.STRING), use) == "CAST(to_json(t) AS VARCHAR)"
