@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from query.sandbox import Sandbox
 from query.worker_memory import Memory
-from query.worker_wire import STARVED_CODE, Frames, Job, Kind, decode_job, decode_settings, receive, send
+from query.worker_wire import STARVED_CODE, TIRED, Frames, Job, Kind, decode_job, decode_settings, receive, send
 
 ROW_BYTES_MAX = 128 * 2**20
 _PIECE_BYTES = 4 * 2**20
@@ -93,23 +93,30 @@ def _kind_of(error: Exception) -> str:
 def _answer(connection: socket.socket, sandbox: Sandbox, memory: Memory, job: Job) -> None:
     frames = Frames(connection)
     memory.begin(job.number)
+    failed: dict[str, object] | None = None
     try:
-        for part in sandbox.run(job):
-            if isinstance(part, bytes):
-                frames.add(Kind.GROUPS, part)
-                continue
-            kind = Kind.SCHEMA if isinstance(part, pa.Schema) else Kind.BATCH
-            for piece in _pieces(part) if isinstance(part, pa.RecordBatch) else (part,):
-                frames.add(kind, memoryview(piece.serialize()))
-            if isinstance(part, pa.RecordBatch) and part.num_rows >= sandbox.batch_rows:
-                # There may be more, and it may take its time; a batch that is not full is the last.
-                frames.flush()
-        memory.finish()
-        frames.add(Kind.END)
+        _send_parts(sandbox, job, frames)
     except Exception as error:
         # Whatever went wrong, the pool must hear of it; this process is good for the next job.
-        name = "OutOfMemoryException" if memory.finish() else _kind_of(error)
-        named = {"kind": name, "message": str(error), "limit": memory.limit_bytes}
+        kind = "OutOfMemoryException" if memory.is_starved(job.number) else _kind_of(error)
+        failed = {"kind": kind, "message": str(error), "limit": memory.limit_bytes}
         frames.drop()
-        frames.add(Kind.ERROR, json.dumps(named).encode())
+    is_tired = memory.finish()
+    if failed is None:
+        frames.add(Kind.END, TIRED if is_tired else b"")
+    else:
+        frames.add(Kind.ERROR, json.dumps(failed | {"tired": is_tired}).encode())
     frames.flush()
+
+
+def _send_parts(sandbox: Sandbox, job: Job, frames: Frames) -> None:
+    for part in sandbox.run(job):
+        if isinstance(part, bytes):
+            frames.add(Kind.GROUPS, part)
+            continue
+        kind = Kind.SCHEMA if isinstance(part, pa.Schema) else Kind.BATCH
+        for piece in _pieces(part) if isinstance(part, pa.RecordBatch) else (part,):
+            frames.add(kind, memoryview(piece.serialize()))
+        if isinstance(part, pa.RecordBatch) and part.num_rows >= sandbox.batch_rows:
+            # There may be more, and it may take its time; a batch that is not full is the last.
+            frames.flush()

@@ -26,7 +26,7 @@ from query.errors import (
     UnsupportedQuery,
 )
 from query.lanes import Claim
-from query.worker_wire import STARVED_CODE, Job, Kind, decode_groups, encode_job, receive, send
+from query.worker_wire import STARVED_CODE, TIRED, Job, Kind, decode_groups, encode_job, receive, send
 
 _MEMORY_ERRORS = ("OutOfMemoryException", "MemoryError", "ArrowMemoryError")
 TOO_MANY_GROUPS = "GroupsTooLarge"
@@ -149,7 +149,7 @@ class Run:
         while not self._over:
             frame = receive(self._worker.connection)
             if frame is not None and frame[0] is Kind.END and self._reason is None:
-                self._finish(reusable=True)
+                self._finish(_is_good(frame))
                 return
             content = self._expect(frame, Kind.BATCH)
             self.told_bytes += len(content)
@@ -216,7 +216,7 @@ class Run:
     def _expect(self, frame: tuple[Kind, bytes] | None, kind: Kind) -> bytes:
         if frame is not None and frame[0] is kind:
             return frame[1]
-        self._finish(reusable=frame is not None and frame[0] in (Kind.ERROR, Kind.END) and not _is_fatal(frame))
+        self._finish(_is_good(frame))
         if self._reason is not None:
             raise self._reason
         if frame is None:
@@ -264,8 +264,12 @@ class _Nobody:
 NOBODY = _Nobody()
 
 
-def _is_fatal(frame: tuple[Kind, bytes]) -> bool:
-    return frame[0] is Kind.ERROR and json.loads(frame[1])["kind"] in _FATAL
+def _is_good(frame: tuple[Kind, bytes] | None) -> bool:
+    """Whether a worker that ended a job so is one for the next."""
+    if frame is None or frame[0] is not Kind.ERROR:
+        return frame is not None and frame[0] is Kind.END and frame[1] != TIRED
+    named = json.loads(frame[1])
+    return named["kind"] not in _FATAL and not named.get("tired")
 
 
 def _too_much_memory(limit_bytes: int, context: dict[str, str]) -> ResourceLimitExceeded:

@@ -14,7 +14,6 @@ import resource
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import _duckdb
 
@@ -32,18 +31,11 @@ def engine_bytes(limit_bytes: int) -> int:
     return (limit_bytes - _OWN_BYTES) * 7 // 10
 
 
-def _held_bytes(descriptor: int) -> int:
-    """The process's memory without the pages of files."""
-    fields = os.pread(descriptor, 200, 0).split()
-    return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
-
-
-def _reserved_bytes() -> int:
-    """As the kernel counts for RLIMIT_DATA: with address space that was never touched, as of threads' stacks."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmData:"):
-            return int(line.split()[1]) << 10
-    return 0
+def _pages(descriptor: int) -> tuple[int, int]:
+    """Bytes of the process's memory without the pages of files; and as the kernel counts for RLIMIT_DATA, with address
+    space that is not touched now: stacks of threads, what allocators hold for later."""
+    _, resident, of_files, _, _, data, _ = map(int, os.pread(descriptor, 200, 0).split())
+    return (resident - of_files) * _PAGE_BYTES, data * _PAGE_BYTES
 
 
 def _engine_allocator() -> Callable[..., int] | None:
@@ -64,6 +56,7 @@ class Memory:
         self._end = end
         self._statm = os.open("/proc/self/statm", os.O_RDONLY)
         self._busy = threading.Event()
+        self._slack_bytes = 0
         self._number: int | None = None
         self._starved: int | None = None
         self._libc = ctypes.CDLL(None)
@@ -72,11 +65,16 @@ class Memory:
 
     def seal(self) -> None:
         """Binds the process from now on; called once it has everything that it needs to begin."""
-        slack = max(_reserved_bytes() - _held_bytes(self._statm), 0)
-        bound = self.limit_bytes + slack
+        held_bytes, data_bytes = _pages(self._statm)
+        self._slack_bytes = max(data_bytes - held_bytes, 0)
+        bound = self.limit_bytes + self._slack_bytes
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         if hard == resource.RLIM_INFINITY or hard > bound:
             resource.setrlimit(resource.RLIMIT_DATA, (bound, bound))
+        self.watch()
+
+    def watch(self) -> None:
+        """Ends jobs that near the limit, from now on."""
         threading.Thread(target=self._watch, name="memory", daemon=True).start()
 
     def begin(self, number: int) -> None:
@@ -85,12 +83,19 @@ class Memory:
         if not self._busy.is_set():
             self._busy.set()
 
+    def is_starved(self, number: int) -> bool:
+        """Whether that job was ended for its memory."""
+        return self._starved == number
+
     def finish(self) -> bool:
-        """The job is over; whether it was ended for its memory. What it left is given back to the machine."""
-        was_starved, self._number = self._starved == self._number, None
-        if _held_bytes(self._statm) > self.limit_bytes // 4:
+        """The job is over, and nothing of it is left. What allocators kept is given back to the machine; whether so
+        much address space stays broken up that the next job would find less room: then the process is tired."""
+        self._number = None
+        held_bytes, data_bytes = _pages(self._statm)
+        if held_bytes > self.limit_bytes // 4:
             self._release()
-        return was_starved
+            held_bytes, data_bytes = _pages(self._statm)
+        return data_bytes - held_bytes - self._slack_bytes > self.limit_bytes // 8
 
     def _release(self) -> None:
         if self._engine_allocator is not None:
@@ -107,6 +112,6 @@ class Memory:
             if rest > _REST_LOOKS:
                 # Few short queries need not wake this thread each.
                 self._busy.clear()
-            elif number is not None and _held_bytes(self._statm) > self._soft_bytes:
+            elif number is not None and _pages(self._statm)[0] > self._soft_bytes:
                 self._starved = number
                 self._end(number)

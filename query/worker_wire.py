@@ -21,6 +21,8 @@ BATCH_ROWS = 8_192
 """Of a full batch; one that has fewer is the last."""
 STARVED_CODE = 77
 """With which a worker ends that cannot even hear what it is told."""
+TIRED = b"tired"
+"""With the end of a job: the process would have less memory for the next one, and is better replaced."""
 _SMALL_BYTES = 64 << 10
 _HEADER = struct.Struct(">cI")
 _LENGTH = struct.Struct(">I")

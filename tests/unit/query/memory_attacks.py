@@ -6,7 +6,7 @@ from pathlib import Path
 
 from query.engine import Engine
 from query.lanes import Claim
-from query.runs import Run
+from query.runs import Run, Worker
 
 QUICK = {
     "texts of megabytes": "SELECT max(length(t)) FROM (SELECT repeat('ab', 4000000 + i) AS t FROM range(4000) x(i))",
@@ -50,29 +50,35 @@ LARGE = {
 }
 
 
-class _Watched:
-    """The owner of a run, who forgets the highest memory its worker had before."""
+class _Forgetting:
+    """The owner of a run, who forgets the highest memory that its worker had before."""
 
     claim = Claim()
 
-    def __init__(self) -> None:
-        self.run: Run | None = None
-
     def started(self, run: Run) -> None:
-        self.run = run
         Path(f"/proc/{run.pid}/clear_refs").write_text("5")
 
     def check(self) -> None:
         """Nothing."""
 
 
-def attacked(engine: Engine, statement: str, limit: int) -> int:
-    """The rows of the answer. The worker had no more memory meanwhile than its limit, pages of files aside."""
-    owner = _Watched()
-    try:
-        return sum(batch.num_rows for batch in engine.run(statement, [], 0, owner).batches())
-    finally:
-        assert owner.run is not None and owner.run.is_alive, "the worker died"
-        lines = Path(f"/proc/{owner.run.pid}/status").read_text().splitlines()
+class WatchedEngine(Engine):
+    """Knows the highest memory that the last query's worker had, in bytes, pages of files aside."""
+
+    peak_bytes = 0
+
+    def give_back(self, run: Run, worker: Worker, reusable: bool) -> None:
+        """As the engine's."""
+        lines = Path(f"/proc/{worker.process.pid}/status").read_text().splitlines()
         told = {name: rest.split() for name, _, rest in (line.partition(":") for line in lines)}
-        assert (int(told["VmHWM"][0]) - int(told["RssFile"][0])) << 10 <= limit
+        assert "VmHWM" in told, "the worker died"
+        self.peak_bytes = (int(told["VmHWM"][0]) - int(told["RssFile"][0])) << 10
+        super().give_back(run, worker, reusable)
+
+    def rows_of(self, statement: str, limit: int) -> int:
+        """How many an attack's answer has. Meanwhile the worker had no more memory than its limit."""
+        self.peak_bytes = 0
+        try:
+            return sum(batch.num_rows for batch in self.run(statement, [], owner=_Forgetting()).batches())
+        finally:
+            assert 0 < self.peak_bytes <= limit

@@ -15,7 +15,7 @@ from query.clock import Clock
 from query.engine import Engine
 from query.errors import InvalidQuery, QueryError, QueryTimeout, ResourceLimitExceeded, UnsupportedQuery
 from query.runs import Run, Worker
-from query.worker_wire import Job, Kind, send
+from query.worker_wire import TIRED, Job, Kind, send
 
 HUGE = "SELECT count(*) FROM range(200000) a(i), range(200000) b(j) WHERE (i * j) % 7 = 3"
 
@@ -73,14 +73,31 @@ class Returned:
 
 
 @pytest.mark.parametrize(
-    ("kind", "reusable"), [("InternalException", False), ("FatalException", False), ("ConversionException", True)]
+    ("kind", "is_tired", "reusable"),
+    [
+        ("InternalException", False, False),
+        ("FatalException", False, False),
+        ("ConversionException", False, True),
+        ("OutOfMemoryException", False, True),
+        ("OutOfMemoryException", True, False),
+        (None, False, True),
+        (None, True, False),
+    ],
 )
-def test_an_engine_that_has_failed_itself_gets_no_further_statement(kind: str, reusable: bool, tmp_path: Path) -> None:
+def test_an_engine_that_has_failed_itself_or_is_tired_gets_no_further_statement(
+    kind: str | None, is_tired: bool, reusable: bool, tmp_path: Path
+) -> None:
     ours, theirs = socket.socketpair()
     job, pool = Job(1, "SELECT 1", ()), Returned()
     run = Run(pool, Worker(subprocess.Popen(["sleep", "60"]), ours, str(tmp_path / "left")), job, 0)
-    send(theirs, Kind.ERROR, json.dumps({"kind": kind, "message": "it broke"}).encode())
-    with pytest.raises(QueryError, match="it broke"):
+    if kind is None:
+        send(theirs, Kind.SCHEMA, pa.schema([]).serialize())
+        send(theirs, Kind.END, TIRED if is_tired else b"")
         run.begin(job)
+        assert list(run.batches()) == []
+    else:
+        send(theirs, Kind.ERROR, json.dumps({"kind": kind, "message": "it broke", "tired": is_tired}).encode())
+        with pytest.raises(QueryError):
+            run.begin(job)
     theirs.close()
     assert pool.reusable is reusable

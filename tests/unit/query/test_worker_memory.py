@@ -7,41 +7,47 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ingest.clock import SystemClock
-from query.engine import Engine, EngineSettings
+from query.engine import EngineSettings
 from query.errors import QueryUnavailable, ResourceLimitExceeded
 from query.runs import Worker
+from query.worker_memory import Memory
 from query.worker_wire import STARVED_CODE
-from tests.unit.query.memory_attacks import LARGE, QUICK, attacked
+from tests.unit.query.memory_attacks import LARGE, QUICK, WatchedEngine
 
 LIMIT = 192 << 20
+ROOMY = "SELECT sum(length(t)) FROM (SELECT DISTINCT i::VARCHAR || repeat('x', 90) AS t FROM range(300000) x(i))"
+"""A statement that needs half of the memory of a worker of 256 MiB."""
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedEngine]:
     with _engine(tmp_path_factory.mktemp("memory"), LIMIT) as pool:
         yield pool
 
 
 @contextlib.contextmanager
-def _engine(folder: Path, limit: int) -> Iterator[Engine]:
+def _engine(folder: Path, limit: int) -> Iterator[WatchedEngine]:
     settings = EngineSettings(workers=1, threads=2, memory_bytes=limit, temp_bytes=1 << 30)
-    pool = Engine(settings, [folder / "files"], folder / "spill", SystemClock())
+    pool = WatchedEngine(settings, [folder / "files"], folder / "spill", SystemClock())
     pool.start()
     yield pool
     pool.stop()
 
 
 @pytest.mark.parametrize("attack", QUICK)
-def test_a_statement_that_needs_more_memory_than_its_worker_may_have_fails_alone(engine: Engine, attack: str) -> None:
+def test_a_statement_that_needs_more_memory_than_its_worker_may_have_fails_alone(
+    engine: WatchedEngine, attack: str
+) -> None:
     with pytest.raises(ResourceLimitExceeded, match=r"201326592 bytes .* \(query.memory_limit_bytes\)"):
-        attacked(engine, QUICK[attack], LIMIT)
-    assert attacked(engine, "SELECT 1", LIMIT) == 1
+        engine.rows_of(QUICK[attack], LIMIT)
+    assert engine.rows_of("SELECT 1", LIMIT) == 1
 
 
 @pytest.mark.parametrize(
@@ -53,7 +59,7 @@ def test_a_statement_that_needs_more_memory_than_its_worker_may_have_fails_alone
         "SELECT i, NULL AS n, i::VARCHAR AS t FROM range(1) t(i) WHERE i > 3",
     ],
 )
-def test_texts_come_in_batches_that_are_bounded_by_their_bytes(engine: Engine, statement: str) -> None:
+def test_texts_come_in_batches_that_are_bounded_by_their_bytes(engine: WatchedEngine, statement: str) -> None:
     run = engine.run(statement, [])
     batches = list(run.batches())
     rows = [batch.num_rows for batch in batches]
@@ -75,6 +81,20 @@ def test_a_worker_that_ended_for_want_of_memory_is_told_by_name(tmp_path: Path, 
     worker.discard()
 
 
+def test_a_job_is_ended_when_the_process_nears_its_limit() -> None:
+    ended, came = list[int](), threading.Event()
+
+    def end(number: int) -> None:
+        ended.append(number)
+        came.set()
+
+    memory = Memory(1 << 20, end)  # much less than this process has
+    memory.watch()
+    memory.begin(7)
+    assert came.wait(20) and set(ended) == {7} and memory.is_starved(7) and not memory.is_starved(8)
+    memory.finish()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [256 << 20, 1 << 30])
 def test_no_large_statement_takes_more_memory_than_its_worker_may_have(tmp_path: Path, limit: int) -> None:
@@ -82,8 +102,9 @@ def test_no_large_statement_takes_more_memory_than_its_worker_may_have(tmp_path:
     with _engine(tmp_path, limit) as pool:
         for name, statement in (QUICK | LARGE).items():
             try:
-                outcomes[name] = f"{attacked(pool, statement, limit)} rows"
+                outcomes[name] = f"{pool.rows_of(statement, limit)} rows"
             except ResourceLimitExceeded as refused:
                 outcomes[name] = refused.message
-            assert attacked(pool, "SELECT 1", limit) == 1, name
+            # Whatever it met, the next one finds as much memory as it would have found before.
+            assert pool.rows_of(ROOMY, limit) == 1, name
     assert all("rows" in told or "query.memory_limit_bytes" in told for told in outcomes.values())
