@@ -206,9 +206,7 @@ def task_list(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     """Tasks, newest first."""
     with out.failures():
         rows = siltstone.Client(url).tasks()
-        out.rows(
-            rows if as_json else out.columns(rows, "id", "dataSource", "status", "createdTime", "errorMsg"), as_json
-        )
+        out.rows(rows if as_json else [told.task(each) for each in rows], as_json)
 
 
 @task.command("log")

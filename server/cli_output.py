@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections import Counter
@@ -154,34 +155,20 @@ def columns(rows: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
 
 
 def rows(found: list[dict[str, Any]], as_json: bool) -> None:
-    """Prints rows as a table, or as one JSON array."""
+    """Prints rows as a table, a value a line where the terminal is too narrow for one, or as one JSON array."""
     if as_json:
         typer.echo(json.dumps(found, ensure_ascii=False))
         return
-    from rich.console import Console
-    from rich.table import Table
+    if not found:
+        typer.secho("no rows", dim=True)
+        return
+    from server.shell.rendering import rendered
 
     # What goes into a file or a pipe is not folded to the width of some terminal.
-    console = Console(width=None if sys.stdout.isatty() else 1_000)
-    if not found:
-        console.print("no rows", style="dim")
-        return
-    table = Table(header_style="bold", box=None, pad_edge=False)
-    for name, value in found[0].items():
-        numeric = isinstance(value, int | float) and not isinstance(value, bool)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in found:
-        table.add_row(*(_cell(value) for value in row.values()))
-    console.print(table)
-    console.print(f"{len(found)} row{'s' if len(found) != 1 else ''}", style="dim")
-
-
-def _cell(value: Any) -> str:
-    from rich.markup import escape
-
-    if value is None:
-        return "[dim]null[/dim]"
-    return escape(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for piece in rendered([list(row.values()) for row in found], list(found[0]), "table", width):
+        typer.echo(piece, nl=False)
+    typer.secho(f"{len(found)} row{'s' if len(found) != 1 else ''}", dim=True)
 
 
 def record(value: dict[str, Any], as_json: bool, sentence: str) -> None:

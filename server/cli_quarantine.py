@@ -12,6 +12,7 @@ import typer
 
 import siltstone
 from server import cli_output as out
+from server import cli_told as told
 from server.cli_options import DEFAULT_URL, Json, Url
 
 quarantine = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at records that could not be read.")
@@ -124,9 +125,5 @@ def _shown(record: dict[str, Any]) -> dict[str, Any]:
     """A record in one line of a terminal that obeys nothing in it."""
     value = record["value"] if record["value"] is not None else f"base64 {record.get('valueBase64', '')}"
     cut = value if len(value) <= VALUE_CHARS else value[:VALUE_CHARS] + "…"
-    clean = {name: "".join(map(_plain, text)) for name, text in (("reason", record["reason"]), ("value", cut))}
+    clean = {name: told.plain(text) for name, text in (("reason", record["reason"]), ("value", cut))}
     return {**out.columns([record], "topic", "partition", "offset", "timestamp")[0], **clean}
-
-
-def _plain(sign: str) -> str:
-    return sign if sign.isprintable() else ascii(sign)[1:-1]

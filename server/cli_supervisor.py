@@ -97,7 +97,8 @@ def supervisor_history(name: str, url: Url = DEFAULT_URL, as_json: Json = False)
 def supervisor_audit(name: str, url: Url = DEFAULT_URL, as_json: Json = False, limit: Rows = 20) -> None:
     """What an operator or the service did to its course, newest first."""
     with out.failures():
-        out.rows(siltstone.Client(url).supervisor_audit(name, limit), as_json)
+        found = siltstone.Client(url).supervisor_audit(name, limit)
+        out.rows(found if as_json else [{**each, "at": told.moment(each["at"])} for each in found], as_json)
 
 
 @supervisor.command("ledger")
@@ -112,7 +113,8 @@ def supervisor_ledger(
     with out.failures():
         found = siltstone.Client(url).supervisor_ledger(name, limit, after)
         shown = ("sequence", "published", "version", "ranges", "messages", "rowsIn", "rowsStored")
-        out.rows(found if as_json else out.columns(found, *shown), as_json)
+        told_rows = [{**row, "published": told.moment(row["published"])} for row in out.columns(found, *shown)]
+        out.rows(found if as_json else told_rows, as_json)
 
 
 @supervisor.command("stats")
@@ -130,7 +132,8 @@ def supervisor_stats(name: str, url: Url = DEFAULT_URL, as_json: Json = False) -
 def supervisor_errors(name: str, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     """Samples of records that its live tasks could not read whole, newest first; all: siltstone quarantine."""
     with out.failures():
-        out.rows(siltstone.Client(url).supervisor_parse_errors(name), as_json)
+        found = siltstone.Client(url).supervisor_parse_errors(name)
+        out.rows(found if as_json else [told.parse_error(each) for each in found], as_json)
 
 
 @supervisor.command("health")

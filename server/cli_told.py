@@ -2,10 +2,43 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 QUERY_CHARS = 100
+INPUT_CHARS = 200
+
+
+def moment(at: Any) -> Any:
+    """A time as the API tells it, without its milliseconds."""
+    return re.sub(r"\.\d+Z$", "Z", at) if isinstance(at, str) else at
+
+
+def plain(text: str) -> str:
+    """A text that no terminal obeys."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+
+
+def parse_error(sample: dict[str, Any]) -> dict[str, Any]:
+    """A record that could not be read whole, and why. Raw values that are no text are told as JSON."""
+    raw = sample.get("input")
+    text = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False)
+    at_ms = sample.get("timeOfExceptionMillis")
+    at = datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_ms else None
+    place = {key: sample.get(key) for key in ("topic", "partition", "offset") if key != "topic" or key in sample}
+    why = "; ".join(map(str, sample.get("details") or [sample.get("errorType")]))
+    cut = text if len(text) <= INPUT_CHARS else text[:INPUT_CHARS] + "…"
+    return {"at": at, **place, "why": plain(why), "input": plain(cut)}
+
+
+def task(found: dict[str, Any]) -> dict[str, Any]:
+    """A task of a list."""
+    names = ("id", "dataSource", "status")
+    created, error = moment(found.get("createdTime")), found.get("errorMsg")
+    return {**{name: found.get(name) for name in names}, "created": created, "error": error}
 
 
 def version(entry: dict[str, Any]) -> dict[str, Any]:
@@ -13,7 +46,7 @@ def version(entry: dict[str, Any]) -> dict[str, Any]:
     spec = entry.get("spec", {})
     io = spec.get("spec", {}).get("ioConfig", {})
     ended = spec.get("type") == "NoopSupervisorSpec"
-    return {"posted": entry.get("version"), "what": "terminated" if ended else f"reads {_stream(io)}"}
+    return {"posted": moment(entry.get("version")), "what": "terminated" if ended else f"reads {_stream(io)}"}
 
 
 def _stream(io: dict[str, Any]) -> str:
@@ -48,7 +81,7 @@ def query(entry: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": entry.get("sqlQueryId") or entry.get("queryId"),
         "state": entry.get("state"),
-        "began": entry.get("startTime"),
+        "began": moment(entry.get("startTime")),
         "query": text if len(text) <= QUERY_CHARS else text[: QUERY_CHARS - 3] + "...",
     }
 

@@ -15,12 +15,14 @@ from rich.text import Text
 
 from siltstone import Client
 
-TOTALS = """SELECT COUNT(*) AS edits, SUM(added) AS characters_added, COUNT(DISTINCT "user") AS editors
-FROM wikipedia"""
+TOTALS = """SELECT COUNT(*) AS edits, SUM(added) AS characters_added,
+  COUNT(DISTINCT "user") AS editors FROM wikipedia"""
 CHANNELS = """SELECT channel, COUNT(*) AS edits, SUM(added) AS characters_added
 FROM wikipedia GROUP BY channel ORDER BY edits DESC LIMIT 5"""
 RECENT = """SELECT TIME_FLOOR(__time, 'PT10S') AS ten_seconds, COUNT(*) AS edits
-FROM wikipedia WHERE __time > CURRENT_TIMESTAMP - INTERVAL '1' MINUTE GROUP BY 1 ORDER BY 1 DESC LIMIT 5"""
+FROM wikipedia WHERE __time > CURRENT_TIMESTAMP - INTERVAL '1' MINUTE
+GROUP BY 1 ORDER BY 1 DESC LIMIT 5"""
+ROWS_SHOWN = 5
 LINE_S = 5.0
 PICTURE_S = 10.0
 PUBLISHED = "SELECT SUM(num_rows) AS n FROM sys.segments WHERE datasource = 'wikipedia'"
@@ -54,13 +56,25 @@ def look(client: Client, produced: Callable[[int], int]) -> Picture:
     return Picture(int(published), totals, channels, recent, produced(int(totals[0]["edits"]) if totals else 0))
 
 
-def as_text(picture: Picture) -> RenderableType:
-    """The whole picture for a screen or a page."""
+def as_text(picture: Picture, rows_shown: int = ROWS_SHOWN, spaced: bool = True) -> RenderableType:
+    """The whole picture for a screen or a page; of the answers at most so many rows."""
     head = Text(_counts(picture), style="bold green")
-    parts: list[RenderableType] = [head, Text(f"{picture.produced:,} events produced", style="dim"), Text()]
+    parts: list[RenderableType] = [head, Text(f"{picture.produced:,} events produced", style="dim")]
     for question, rows in ((TOTALS, picture.totals), (CHANNELS, picture.channels), (RECENT, picture.recent)):
-        parts += [Text(question, style="cyan"), _table(rows), Text()]
+        parts += [*([Text()] if spaced else []), Text(question, style="cyan"), _table(rows[:rows_shown])]
     return Group(*parts)
+
+
+def fitted(picture: Picture, console: Console) -> RenderableType:
+    """As much of the picture as the screen has room for: first the empty lines go, then the last rows of answers.
+
+    One line is left for the cursor: a screen that is full to its last line is scrolled.
+    """
+    for rows_shown, spaced in [(ROWS_SHOWN, True), *((rows, False) for rows in range(ROWS_SHOWN, 0, -1))]:
+        found = as_text(picture, rows_shown, spaced)
+        if len(console.render_lines(found, pad=False)) < console.height:
+            break
+    return found
 
 
 def _counts(picture: Picture) -> str:
@@ -106,7 +120,7 @@ class Screen:
     def show(self, picture: Picture) -> None:
         self._last = picture
         if self._live is not None:
-            self._live.update(as_text(picture), refresh=True)
+            self._live.update(fitted(picture, self._console), refresh=True)
             return
         now_s = time.monotonic()
         if now_s >= self._picture_due_s:

@@ -11,15 +11,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from server.layout import GAP, widths
+
 FORMATS = ("table", "vertical", "csv", "json", "lines")
 Row = Sequence[Any]
 
 
 def rendered(rows: Iterable[Row], names: Sequence[str], format_: str, width: int | None = None) -> Iterator[str]:
     """Pieces of text, each ending in a line's end. ``table`` needs all rows before its first line; the others
-    write as rows come. ``width`` is the terminal's, None does not fold."""
+    write as rows come. ``width`` is the terminal's, None does not fold; a table that would break words there is
+    written as ``vertical``."""
     if format_ == "table":
-        yield _table(list(rows), names, width)
+        held = list(rows)
+        cells = [[shown(cell) for cell in row] for row in held]
+        fitting = None if width is None else widths(names, cells, width)
+        if width is not None and fitting is None:
+            yield from _vertical(held, names)
+        else:
+            yield _table(held, names, fitting)
     elif format_ == "vertical":
         yield from _vertical(rows, names)
     elif format_ == "csv":
@@ -51,19 +60,20 @@ def shown(value: Any) -> str:
     return value if isinstance(value, str) else _json(value)
 
 
-def _table(rows: list[Row], names: Sequence[str], width: int | None) -> str:
+def _table(rows: list[Row], names: Sequence[str], fitting: Sequence[int] | None) -> str:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(
-        width=width or 10_000, file=io.StringIO(), force_terminal=width is not None, no_color=width is None
-    )
+    wide = sum(fitting) + GAP * (len(fitting) - 1) if fitting else 10_000
+    console = Console(width=wide, file=io.StringIO(), force_terminal=fitting is not None, no_color=fitting is None)
     table = Table(header_style="bold", box=None, pad_edge=False)
     for at, name in enumerate(names):
         first = next((row[at] for row in rows if row[at] is not None), None)
         numeric = isinstance(first, int | float | decimal.Decimal) and not isinstance(first, bool)
-        table.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
+        table.add_column(
+            Text(name), justify="right" if numeric else "left", overflow="fold", width=fitting[at] if fitting else None
+        )
     for row in rows:
         table.add_row(*(Text(shown(cell), style="dim" if cell is None else "") for cell in row))
     with console.capture() as captured:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import select
+import sys
 import threading
-from collections.abc import Iterator
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -107,6 +114,103 @@ def run(service: Service, *words: str, code: int = 0, **named: str) -> str:
     done = CliRunner().invoke(app, [*words, "--url", service.url], **named)  # type: ignore[arg-type]  # e.g. input
     assert done.exit_code == code, done.output
     return done.output
+
+
+ERRORS = [
+    {
+        "timeOfExceptionMillis": 1_780_000_000_000 + n,
+        "errorType": "ParseException",
+        "input": '{"at": "yesterday", "page": "\x1b[31mp' + "x" * 5 * n,
+        "details": ["no timestamp", "the column at is not readable as auto: yesterday"],
+        "partition": n,
+        "offset": 12_345_678,
+    }
+    for n in range(3)
+]
+TASK = {"id": "index_kafka_wikipedia_1_0", "dataSource": "wikipedia", "status": "RUNNING"}
+SEGMENT = "wikipedia_2015-09-12T00:00:00.000Z_2015-09-12T01:00:00.000Z_2026-11-30T13:00:00.000Z_17"
+WIDE: dict[str, Any] = {
+    f"GET {S}/x/parseErrors": ERRORS,
+    f"GET {S}?full": [
+        {
+            "id": "wikipedia-of-all-languages",
+            "state": "UNHEALTHY_SUPERVISOR",
+            "detailedState": "LOST_CONTACT_WITH_STREAM",
+            "healthy": False,
+            "suspended": False,
+        }
+    ],
+    f"GET {X}/tasks": [{**TASK, "createdTime": "2026-11-30T13:49:27.992Z", "errorMsg": None}] * 2,
+    "GET /druid/coordinator/v1/metadata/segments": [{"identifier": SEGMENT, "num_rows": 123_456_789, "size": 10**9}],
+    f"GET {T}/x/audit?limit=20": [
+        {
+            "at": "2026-11-30T13:49:27.992Z",
+            "action": "reset-offsets",
+            "detail": {"moves": {f"eu:{n}": n for n in range(9)}},
+        }
+    ],
+    f"GET {T}/x/ledger?limit=20&after=0": [
+        {"sequence": "wikipedia_1_17", "published": "2026-11-30T13:49:27.992Z", "version": 17, "ranges": {"0": [0, 99]},
+         "messages": {"0": {"good": 99}}, "rowsIn": 99, "rowsStored": 99}
+    ],
+    "GET /druid/v2/sql/queries": {
+        "queries": [{"sqlQueryId": "0b7c6f9e-62b6-4e3f-9f0c-1c9a7f0f6a11", "state": "RUNNING", "sql": "SELECT x " * 30}]
+    },
+}  # fmt: skip
+
+
+@contextmanager
+def a_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> Iterator[Callable[[], str]]:
+    """Standard output is a terminal of so many columns; what came there is told once, at the end."""
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    def read() -> str:
+        found = b""
+        while select.select([ours], [], [], 0)[0]:
+            found += os.read(ours, 65_536)
+        return re.sub(r"\x1b\[[0-9;]*m", "", found.decode())
+
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        yield read
+        monkeypatch.undo()
+    os.close(ours)
+
+
+@pytest.mark.parametrize(
+    ("words", "is_table"),
+    [
+        ("supervisor errors x", True),
+        ("supervisor list", False),
+        ("supervisor history x", True),
+        ("supervisor audit x", True),
+        ("supervisor ledger x", False),
+        ("supervisor stats x", True),
+        ("task list", True),
+        ("worker list", True),
+        ("segments list", False),
+        ("queries", True),
+        ("lookups list", True),
+    ],
+)
+def test_at_80_columns_no_line_is_folded_by_the_terminal_and_no_word_is_broken(
+    service: Service, monkeypatch: pytest.MonkeyPatch, words: str, is_table: bool
+) -> None:
+    for path, answer in WIDE.items():
+        monkeypatch.setitem(ANSWERS, path, answer)
+    wide = run(service, *words.split())
+    with a_terminal(monkeypatch, 80) as read:
+        with pytest.raises(SystemExit) as ended:
+            app([*words.split(), "--url", service.url])
+        told = read()
+    assert ended.value.code == 0
+    assert ("-- row 1\n" in told) is not is_table
+    if is_table:
+        assert max(map(len, told.splitlines())) <= 80
+    assert set(wide.split()) <= {*told.split()} and "\x1b[31m" not in told and "1780000000" not in told
 
 
 MOVES = {"type": "kafka", "partitions": {"type": "end", "partitionOffsetMap": {"0": 5, "a:b:1": 7}}}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from server.quickstart import display, standing
 from siltstone import Client
@@ -37,6 +39,22 @@ def test_the_answers_are_printed_every_ten_seconds(
     assert [at for at, text in enumerate(printed) if "SELECT channel" in text] == [0, 10, 20]
     assert [at for at, text in enumerate(printed) if " rows: " in text] == [0, 5, 10, 15, 20]
     assert max(text.count(" rows: ") for text in printed) == 1
+
+
+@pytest.mark.parametrize(("height", "rows"), [(50, 5), (24, 5), (20, 3), (16, 1)])
+def test_a_screen_shows_every_question_with_as_many_rows_as_it_has_room_for(height: int, rows: int) -> None:
+    channels = [{"channel": f"#{n}.wikipedia", "edits": 9 - n, "characters_added": 10**9} for n in range(5)]
+    recent = [{"ten_seconds": f"2026-11-30T13:49:{n}0.000Z", "edits": n} for n in range(5)]
+    totals = [{"edits": 10**6, "characters_added": 10**9, "editors": 10**5}]
+    console = Console(width=80, height=height, file=io.StringIO(), force_terminal=True, color_system=None)
+    picture = display.fitted(display.Picture(10**6, totals, channels, recent, 10**6), console)
+    with console.capture() as captured:
+        console.print(picture)
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    assert len(lines) < height and lines[0] == "1,000,000 rows: 1,000,000 published, 0 live"
+    questions = "\n".join((display.TOTALS, display.CHANNELS, display.RECENT)).split("\n")
+    assert [line for line in lines if line in questions] == questions, "none is folded or cut"
+    assert sum(line.startswith("#") for line in lines) == sum(line.startswith("2026") for line in lines) == rows
 
 
 def test_the_producer_is_asked_after_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
