@@ -27,7 +27,7 @@ from ingest.overlord.overlord import Overlord
 from ingest.overlord.term import OverlordPorts
 from ingest.worker.middle_manager import MiddleManager, WorkerSettings
 from ingest.worker.ports import OverlordWorkers, TaskLauncher
-from ingest.worker.stopping import stop_tasks
+from ingest.worker.stopping import stop_tasks, tell_ended, tell_left
 from query.engine import EngineSettings
 from query.errors import QueryError
 from query.node import NodeSettings, QueryNode
@@ -322,11 +322,11 @@ class Services:
         self._health.add_probe(lambda: _concern("middle_manager", middle_manager.trouble))
 
         def stop() -> None:
-            middle_manager.stop()
-            if not settings.worker.keep_tasks:
-                left = stop_tasks(data.tasks, challenge, TASKS_END_S, self._clock)
-                if left:
-                    log.warning("tasks did not end in time", tasks=left)
+            left = middle_manager.stop()
+            if settings.worker.keep_tasks:
+                tell_left(left, data.root)
+            else:
+                tell_ended(left, stop_tasks(data.tasks, challenge, TASKS_END_S, self._clock))
 
         self._at_stop("middle manager", stop)
         return middle_manager

@@ -105,20 +105,22 @@ class MiddleManager:
             thread.start()
             self._threads.append(thread)
 
-    def stop(self, timeout_s: float = 5.0) -> None:
-        """Stops watching and beating; every task goes on. The root is free for a successor."""
+    def stop(self, timeout_s: float = 5.0) -> tuple[RunningTask, ...]:
+        """Stops watching and beating; every task goes on: these do. The root is free for a successor."""
         self._stopping.set()
         self._wake()
         for thread in self._threads:
             thread.join(timeout_s)
         self._launcher.close()
         with self._lock:
+            left = self.running()
             for held in self._held.values():
                 held.close()
             self._held.clear()
         for descriptor in (self._wake_read, self._wake_write, self._root_lock):
             if descriptor >= 0:
                 os.close(descriptor)
+        return left
 
     @property
     def enabled(self) -> bool:

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from ingest.clock import SystemClock
-from ingest.errors import StoreSchemaError, StoreUnreachable
+from ingest.errors import StoreSchemaError, StoreUnreachable, TaskUnreachable
 from ingest.metadata.memory import MemoryMetadataStore
 from ingest.metadata.records import Leadership, SupervisorRecord
 from ingest.overlord.leader import LeaderElection, LeaderSettings
 from ingest.overlord.overlord import Overlord
 from ingest.overlord.term import OverlordPorts
-from ingest.protocol import PauseReport, TaskCommand, TaskSpec, WorkerHeartbeat, WorkerOrders
+from ingest.protocol import PROTOCOL_VERSION, PauseReport, TaskCommand, TaskSpec, WorkerHeartbeat, WorkerOrders
 from ingest.stream.memory import MemoryStream, MemorySupplier
 from ingest.stream.supplier import RecordSupplier
 from ingest.supervisor.discovery import StreamDiscovery
 from ingest.supervisor.messages import StreamFailed, StreamSeen
-from ingest.task.directory import AttemptDirectory
+from ingest.task.directory import AttemptDirectory, own_identity
 from ingest.wire import WireError
 from ingest.worker import middle_manager
 from ingest.worker.launchers import CommandLauncher
 from ingest.worker.middle_manager import MiddleManager, WorkerSettings
+from ingest.worker.stopping import tell_ended, tell_left
 from segments.storage.memory import MemoryDeepStorage
 
 WAIT_S = 10.0
@@ -108,6 +111,13 @@ class OddOverlord:
         return WorkerOrders(1, (), (), ())
 
 
+class Silent:
+    """No task answers in time."""
+
+    def proves(self, address: str, token: str, pid: int) -> bool:
+        raise TaskUnreachable("no answer")
+
+
 class Unasked:
     """No task is there to prove itself."""
 
@@ -144,6 +154,26 @@ class Another:
         self.beats.append(beat)
         tokens = tuple(each.token for each in beat.ended)
         return WorkerOrders(9, (), tokens, tokens, tokens, database=self.database)
+
+
+def test_a_stop_names_the_tasks_that_go_on_and_those_that_it_has_ended(tmp_path: Path) -> None:
+    spec = TaskSpec("clicks_0", 3, "t", "clicks", "clicks", 0, 1, "t", None, (), {}, True)
+    directory = AttemptDirectory.of(tmp_path, spec)
+    directory.create(spec)
+    directory.write_identity(own_identity("t", "127.0.0.1:9", PROTOCOL_VERSION))  # this process stands for the task's
+    settings, overlord = WorkerSettings(tmp_path, "w", "w:1", 1), OddOverlord([])
+    manager = MiddleManager(settings, overlord, CommandLauncher(["true"]), Silent(), SystemClock())
+    manager.start()
+    left = manager.stop()
+    with capture_logs() as told:
+        tell_left(left, tmp_path)
+        tell_ended(left, ["clicks_0"])
+        tell_ended(left, [])
+        tell_left((), tmp_path)
+    goes_on, late, ended = told
+    assert goes_on["tasks"] == [f"clicks_0, attempt 3: pid {os.getpid()}"]
+    assert str(tmp_path) in goes_on["adopted_by"] and "kill -TERM" in goes_on["ended_by"]
+    assert late["tasks"] == [f"clicks_0: pid {os.getpid()}"] and ended["tasks"] == ["clicks_0"]
 
 
 @pytest.mark.usefixtures("impatient")
