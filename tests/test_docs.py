@@ -4,6 +4,7 @@ import ast
 import importlib
 import importlib.util
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ METRIC = re.compile(r"""["'](siltstone_[a-z0-9_]+)["']""")
 INVARIANT = re.compile(r"""["']([A-Z]{2}-\d+)["']""")
 DEFINED = re.compile(r"^ *def (test_\w+)", re.MULTILINE)
 NAMED_TEST = re.compile(r"`(test_\w+(?:\.py)?)`")
+INSTALLS = re.compile(r"\bpip install (?!--)([^\n]+)")
 ROUTE_CALLS = {
     "get",
     "post",
@@ -77,6 +79,18 @@ def test_make_targets_in_documents_exist() -> None:
     print(f"{len(named)} make targets named, {len(targets)} defined")
     assert named, "the documents name no make target at all"
     assert not absent, "\n" + "\n".join(absent)
+
+
+def test_lines_that_install_work_without_a_package_index_that_knows_us() -> None:
+    """Siltstone is in none: it comes from a checkout or a wheel of this version, and only what is installed already is
+    named, to add an extra to it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = "|".join(map(re.escape, project["optional-dependencies"]))
+    wheel = rf"(?:\./)?(?:dist/)?siltstone-{re.escape(project['version'])}-py3-none-any\.whl"
+    works = re.compile(rf"'?(?:siltstone\[(?:{extras})\]|{wheel}(?:\[(?:{extras})\])?|\.)'?(?=[`\s)]|$)")
+    assert not works.match("siltstone") and works.match("'siltstone[shell]'`") and not works.match("'siltstone[no]'")
+    lines = [(page.name, asked) for page in documents() for asked in INSTALLS.findall(text_of(page))]
+    assert len(lines) > 8 and [line for line in lines if not works.match(line[1])] == []
 
 
 def test_every_setting_is_told() -> None:
