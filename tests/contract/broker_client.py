@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from tests.contract import producers
 from tests.servers import topics
 from tests.servers.fixtures import fresh_name
 
@@ -48,9 +49,16 @@ class Broker:
         return topics.create_topic(self.bootstrap, partitions, **config)
 
     def produce(self, topic: str, count: int, *, start: int = 0, partition: int = 0, **extra: Any) -> None:
-        """Values v0, v1 ... in order."""
+        """Values v0, v1 ... in order; with settings (``config``) by a producer of its own."""
         made = (f"v{i}".encode() for i in range(start, start + count))
-        topics.produce(self.bootstrap, topic, made, partition=partition, **extra)
+        write = topics.produce if "config" in extra else producers.produce
+        write(self.bootstrap, topic, made, partition=partition, **extra)
+
+    def recreate(self, topic: str) -> None:
+        """Deletes a topic of one partition and makes one of its name."""
+        topics.delete_topic(self.bootstrap, topic)
+        topics.create_topic(self.bootstrap, 1, topic)
+        producers.forget(self.bootstrap)
 
     def consumer(self, **config: Any) -> Consumer:
         return Consumer(

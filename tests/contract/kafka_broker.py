@@ -14,6 +14,7 @@ from ingest.stream.kafka_topics import KafkaTopicsObserver, KafkaTopicsSupplier
 from ingest.stream.properties import translate
 from ingest.stream.supplier import RecordSupplier
 from ingest.stream.topics import Naming
+from tests.contract import producers
 from tests.contract.streams import DEADLINE_S, Records, values
 from tests.servers import topics
 from tests.servers.devbroker import DevBroker
@@ -65,7 +66,7 @@ class KafkaBroker:
     ) -> None:
         keys = None if key is None else [key] * len(records)
         times = [timestamp_ms] * len(records)
-        topics.produce(self._bootstrap, topic, records, partition=partition, timestamps_ms=times, keys=keys)
+        producers.produce(self._bootstrap, topic, records, partition=partition, timestamps_ms=times, keys=keys)
 
     def open_transaction(self, topic: str, partition: int, records: Records) -> Callable[[bool], None]:
         if isinstance(self._server, DevBroker):
@@ -103,9 +104,9 @@ class KafkaBroker:
             min_compaction_lag_ms=0,
         )
         keys = [f"k{i % 5}".encode() for i in range(40)]
-        topics.produce(self._bootstrap, topic, values("a", 40), keys=keys)
+        producers.produce(self._bootstrap, topic, values("a", 40), keys=keys)
         time.sleep(0.2)  # the segment must be old enough to be rolled by the next record
-        topics.produce(self._bootstrap, topic, [b"end"], keys=[b"end"])
+        producers.produce(self._bootstrap, topic, [b"end"], keys=[b"end"])
         topics.wait_for(lambda: self._compacted(topic), 60, f"{topic} compacted")
         return topic
 
@@ -125,6 +126,7 @@ class KafkaBroker:
 
     def add_partitions(self, topic: str, total: int) -> None:
         topics.add_partitions(self._bootstrap, topic, total)
+        producers.forget(self._bootstrap)
 
     def truncate(self, topic: str, partition: int, before: int) -> None:
         client = topics.admin(self._bootstrap)
@@ -134,3 +136,4 @@ class KafkaBroker:
     def recreate(self, topic: str) -> None:
         topics.delete_topic(self._bootstrap, topic)
         topics.create_topic(self._bootstrap, 1, topic)
+        producers.forget(self._bootstrap)

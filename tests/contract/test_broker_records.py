@@ -17,6 +17,7 @@ from confluent_kafka import (
 from confluent_kafka import admin as kafka_admin
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from tests.contract import producers
 from tests.contract.broker_client import Broker, code_of, to_end
 from tests.servers import topics
 from tests.servers.fixtures import fresh_name
@@ -66,8 +67,7 @@ def test_a_recreated_topic_starts_at_zero_with_a_new_id(broker: Broker) -> None:
     admin, topic = topics.admin(broker.bootstrap), broker.topic()
     broker.produce(topic, 20)
     before = admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id
-    topics.delete_topic(broker.bootstrap, topic)
-    topics.create_topic(broker.bootstrap, 1, topic)
+    broker.recreate(topic)
     after = admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id
     assert str(before) != str(after)
     broker.produce(topic, 3)
@@ -93,7 +93,7 @@ def test_every_codec_comes_back_in_order(broker: Broker, codec: str) -> None:
 
 def test_a_record_without_value_comes_back(broker: Broker) -> None:
     topic = broker.topic()
-    topics.produce(broker.bootstrap, topic, [None], keys=[b"k"])
+    producers.produce(broker.bootstrap, topic, [None], keys=[b"k"])
     assert broker.read(topic)[0].value() is None
 
 

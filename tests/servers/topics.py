@@ -98,6 +98,11 @@ def add_partitions(bootstrap: str, topic: str, total: int) -> None:
     wait_for(lambda: leaders(client, topic) == total, what=f"{total} leaders of {topic}")
 
 
+def producer_for(bootstrap: str, config: Mapping[str, Any] | None = None) -> Producer:
+    """A producer whose records arrive once and in order; ``config`` wins over ours."""
+    return Producer({"bootstrap.servers": bootstrap, **ONCE, **(config or {})})
+
+
 def produce(
     bootstrap: str,
     topic: str,
@@ -107,15 +112,19 @@ def produce(
     timestamps_ms: Iterable[int] | None = None,
     keys: Iterable[bytes] | None = None,
     config: Mapping[str, Any] | None = None,
+    producer: Producer | None = None,
 ) -> None:
-    """Writes the values in order, each once, and returns when the broker has acknowledged all of them."""
+    """Writes the values in order, each once, and returns when the broker has acknowledged all of them.
+
+    Without a ``producer`` it makes one with ``config``, which takes half a second until it may send.
+    """
     failed: list[Any] = []
 
     def delivered(error: Any, message: Any) -> None:
         if error is not None:
             failed.append(error)
 
-    producer = Producer({"bootstrap.servers": bootstrap, **ONCE, **(config or {})})
+    producer = producer or producer_for(bootstrap, config)
     times = iter(timestamps_ms) if timestamps_ms is not None else None
     names = iter(keys) if keys is not None else None
     for value in values:
