@@ -17,6 +17,7 @@ from anyio import CapacityLimiter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from query.errors import QueryCancelled
 from server.api.streaming import Answer, Begin, Ticket, begun_in_thread, one_query, response_to, watch
 
 GATHER_S: Final = 0.03
@@ -74,9 +75,11 @@ class Together:
         for waiter in waited:
             waiter.cancel()
         # Who comes from now on is in the next round: this one may already have looked at the tables.
-        place.gathering, place.running = None, together.over
+        place.gathering, place.running, together.is_begun = None, together.over, True
         try:
-            together.answer = await begun_in_thread(begin, together.ticket, max(together.waiting, 1), self._at_once)
+            if not together.waiting:
+                raise QueryCancelled("all who asked have gone away")
+            together.answer = await begun_in_thread(begin, together.ticket, together.waiting, self._at_once)
         except Exception as error:
             together.error = error
         finally:
@@ -103,13 +106,14 @@ class _Round:
     over: asyncio.Event = field(default_factory=asyncio.Event)
     ticket: Ticket = field(default_factory=Ticket)
     waiting: int = 0
+    is_begun: bool = False
     answer: Answer | None = None
     error: Exception | None = None
 
     def leave(self) -> None:
-        """One of them went away; when nobody is left the query ends."""
+        """One of them went away; when nobody is left the query ends. Until it has begun others may come."""
         self.waiting -= 1
-        if not self.waiting:
+        if self.is_begun and not self.waiting:
             self.ticket.cancel()
 
     def taken(self) -> Answer | None:

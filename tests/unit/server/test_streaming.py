@@ -65,6 +65,10 @@ class Client:
             await self._changed.wait()
         return {"type": "http.disconnect"}
 
+    def leave(self) -> None:
+        self._leaves_after = 0
+        self._changed.set()
+
     async def send(self, message: Message) -> None:
         self.taken.append(message)
         self._changed.set()

@@ -119,9 +119,12 @@ def test_a_query_ends_when_all_who_wait_for_it_have_left(leaving: int) -> None:
     async def story(service: Service) -> None:
         [first] = service.asks(1)
         await service.until_begun(1)
-        clients = [Client(leaves_after=0 if at < leaving else 1_000) for at in range(3)]
+        clients = [Client() for _ in range(3)]
         others = [asyncio.ensure_future(service.ask(client=client)) for client in clients]
         await service.until_begun(2)
+        for client in clients[:leaving]:
+            client.leave()
+        await asyncio.sleep(0.001)
         if leaving < 3:
             service.go[1].set()
         told = await asyncio.gather(*others, return_exceptions=True)
@@ -172,3 +175,31 @@ def test_who_takes_gzip_gets_it_and_who_does_not_waits_with_them() -> None:
         assert [gzip.decompress(each.text) for each in packed] == [b"1", b"1"] and plain.text == b"1"
 
     run(story)
+
+
+def test_who_comes_after_all_others_have_left_is_answered() -> None:
+    async def story(service: Service) -> None:
+        [first] = service.asks(1)
+        await service.until_begun(1)
+        gone = [asyncio.ensure_future(service.ask(client=Client(leaves_after=0))) for _ in range(2)]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        stays = service.asks(1)
+        service.go[0].set()
+        service.go[1].set()
+        assert (await stays[0]).text == b"1"
+        await asyncio.gather(first, *gone, return_exceptions=True)
+
+    assert run(story).askers == [1, 1]
+
+
+def test_a_round_that_everybody_has_left_does_not_begin() -> None:
+    async def story(service: Service) -> None:
+        [first] = service.asks(1)
+        await service.until_begun(1)
+        told = await asyncio.gather(service.ask(client=Client(leaves_after=0)), return_exceptions=True)
+        assert isinstance(told[0], QueryCancelled)
+        service.go[0].set()
+        await first
+
+    assert run(story).askers == [1]
