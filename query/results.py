@@ -148,7 +148,7 @@ def json_cells(array: pa.Array[Any], type_: SqlType) -> list[str]:
 def _column(array: pa.Array[Any], type_: SqlType, zone: str, stringify: bool, as_json: bool) -> list[str]:
     family = type_.family
     if type_.multi or family is Family.ARRAY:
-        lists = _multi_value if type_.multi else _array
+        lists = _multi_value if type_.multi else _documents if type_.element == "json" else _array
         return lists(array, stringify, as_json)
     texts = _CELLS[family](array, zone)
     quoted = family in _QUOTED
@@ -254,6 +254,18 @@ _QUOTED = (Family.STRING, Family.TIME, Family.COMPLEX, Family.NULL)
 
 def _array(array: pa.Array[Any], stringify: bool, as_json: bool) -> list[str]:
     return [_list_cell(value, stringify, as_json) for value in array.to_pylist()]
+
+
+def _documents(array: pa.Array[Any], stringify: bool, as_json: bool) -> list[str]:
+    """Lists of JSON: the members are spelled already."""
+    cells = []
+    for value in array.to_pylist():
+        spelled = None if value is None else f"[{','.join(member or 'null' for member in value)}]"
+        if spelled is None:
+            cells.append("null" if as_json else "")
+        else:
+            cells.append(_csv_text(spelled) if not as_json else _json_text(spelled) if stringify else spelled)
+    return cells
 
 
 def _multi_value(array: pa.Array[Any], stringify: bool, as_json: bool) -> list[str]:

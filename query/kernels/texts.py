@@ -5,6 +5,7 @@ Each text of a batch is looked at once. What is no document or address has no an
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import json
 import re
@@ -91,23 +92,36 @@ def _long(text: str, radix: int) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
+def _of_base64(text: str) -> str | None:
+    """The text that Base64 spells, filling signs given or not; what is no UTF-8 in it becomes U+FFFD, as in Java."""
+    bare = text.rstrip("=")
+    filled = len(text) - len(bare)
+    if len(bare) % 4 == 1 or (filled and (filled > 2 or len(text) % 4)):
+        return None
+    try:
+        return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True).decode("utf-8", "replace")
+    except ValueError:
+        return None
+
+
 def _matches(text: str, pattern: str) -> bool:
-    return re.search(pattern, text) is not None
+    return re.search(pattern, text, re.ASCII) is not None
 
 
 def _extracted(text: str, pattern: str, group: int) -> str | None:
-    found = re.search(pattern, text)
+    found = re.search(pattern, text, re.ASCII)
     return None if found is None else found.group(group)
 
 
 def _replaced(text: str, pattern: str, replacement: str) -> str:
-    return re.sub(pattern, replacement, text)
+    return re.sub(pattern, replacement, text, flags=re.ASCII)
 
 
 KERNELS = {
     "text_json_paths": Kernel(_alone(_json_paths, _TEXTS), ("VARCHAR",), "VARCHAR[]"),
     "text_in_subnet": Kernel(_with_one(_in_subnet, pa.bool_()), ("VARCHAR", "VARCHAR"), "BOOLEAN"),
     "text_long": Kernel(_with_one(_long, pa.int64()), ("VARCHAR", "BIGINT"), "BIGINT"),
+    "text_of_base64": Kernel(_alone(_of_base64, pa.string()), ("VARCHAR",), "VARCHAR"),
     "text_matches": Kernel(_with_one(_matches, pa.bool_()), ("VARCHAR", "VARCHAR"), "BOOLEAN"),
     "text_extracted": Kernel(_with_two(_extracted, pa.string()), ("VARCHAR", "VARCHAR", "BIGINT"), "VARCHAR"),
     "text_replaced": Kernel(_with_two(_replaced, pa.string()), ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR"),

@@ -25,7 +25,7 @@ def json_value(compiler: Compiler, document: Term, path: Term, type_name: str) -
     """The scalar at a path of nested data, as a type by its native name."""
     if type_name.upper().startswith("ARRAY"):
         type_ = named_type(type_name)
-        array = call(compiler.session, "JSON_QUERY_ARRAY", document, path)
+        array = call(compiler.session, "JSON_VALUE_ARRAY_VARCHAR", document, path)
         return Term(f"TRY_CAST({array.sql} AS {type_.duckdb})", type_)
     found = call(compiler.session, "JSON_VALUE", document, path)
     if type_name.upper() == "LONG":

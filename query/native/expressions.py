@@ -218,7 +218,9 @@ def _computed(frame: Frame, operator: str, left: Term, right: Term) -> Term:
     if operator == "+" and left.family is right.family is Family.STRING:
         return t.expression(f"{left.sql} || {right.sql}", VARCHAR)
     if operator != "^":
-        return arithmetic(frame, operator, left, right)
+        # A text beside a number is a double here, where SQL gives it the number's type.
+        sides = [as_number(one) if one.family is Family.STRING else one for one in (left, right)]
+        return arithmetic(frame, operator, *sides)
     sides = [as_number(side) for side in (left, right)]
     power = t.call("pow", DOUBLE, *(cast_to(side, DOUBLE).sql for side in sides))
     if all(side.family is Family.LONG for side in sides):

@@ -11,6 +11,7 @@ from query.errors import InvalidQuery, UnsupportedQuery
 from query.splits import CannotSplit
 from query.sql import term as t
 from query.sql.casts import as_boolean, as_number, as_string, cast_to
+from query.sql.conditions import choose_counted, choose_rows
 from query.sql.frame import AGGREGATES, ARITIES, FUNCTIONS, Arguments, Frame, function, node
 from query.sql.functions_time import as_time, constant_text
 from query.sql.multi_value import is_missing, one_text, only_member
@@ -125,6 +126,7 @@ def build(frame: Frame, name: str, arguments: Arguments, suffix: str, over: bool
     least, most = ARITIES[name]
     if not least <= len(arguments) <= most:
         raise InvalidQuery(f"{name} takes {least} to {most} arguments, not {len(arguments)}")
+    choose_counted(rows, [] if over else arguments)
     return BUILDERS[name](Aggregation(rows, name, arguments, distinct, order, suffix))
 
 
@@ -155,6 +157,7 @@ def called_aggregate(tree: exp.Expr) -> tuple[str, list[exp.Expr]]:
 
 def filter_sql(rows: Frame, tree: exp.Expr) -> str:
     """The FILTER clause of a call."""
+    choose_rows(rows, tree.expression.this)
     return f" FILTER (WHERE {as_boolean(rows.term(tree.expression.this)).sql})"
 
 

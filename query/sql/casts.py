@@ -126,7 +126,18 @@ def _to_long(term: Term, type_: SqlType, zone: str) -> Term:
 
 
 def _text_to_long(term: Term, type_: SqlType) -> Term:
-    """An exact decimal that is whole: '12', '007', '1e3'; not '3.5', not ' 9 '."""
+    """A number without what is behind its point: '12', '007', '1e3', '3.5'; not ' 9 '."""
+    sql = term.sql
+    return t.expression(
+        f"CASE WHEN regexp_full_match({sql}, {_INTEGER}) THEN TRY_CAST({sql} AS BIGINT) "
+        f"WHEN regexp_full_match({sql}, {_NUMBER}) THEN TRY_CAST(trunc(TRY_CAST({sql} AS DOUBLE)) AS BIGINT) END",
+        type_,
+    )
+
+
+def exact_long(term: Term, type_: SqlType = BIGINT) -> Term:
+    """A text that is a whole number: '12', '007', '1e3'; not '3.5', not ' 9 '. So conditions and groups of the column
+    itself see it in Druid."""
     sql = term.sql
     decimal = f"TRY_CAST({sql} AS DECIMAL(38, 12))"
     return t.expression(
@@ -168,7 +179,7 @@ def _to_time(term: Term, type_: SqlType, zone: str) -> Term:
         return t.time(floor_to_day_ms(value_ms, zone) if type_ == DATE else value_ms, type_)
     if term.family is Family.STRING:
         term = text_to_time(term.sql, zone)
-    elif term.family is Family.LONG:
+    elif term.family in (Family.LONG, Family.DOUBLE):
         term = as_long(term)
     elif term.family is not Family.TIME:
         raise InvalidQuery(f"{term.type.name} cannot be cast to {type_.name}")

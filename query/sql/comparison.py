@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from sqlglot import exp
 
 from query.errors import InvalidQuery
 from query.sql import term as t
 from query.sql.casts import as_boolean, as_string, cast_to
+from query.sql.conditions import chosen, chosen_in
 from query.sql.frame import PARTS, Frame, node, refuse_parts
 from query.sql.multi_value import any_member, is_missing, is_none
 from query.sql.scope import where
@@ -37,7 +40,8 @@ def _comparison(frame: Frame, tree: exp.Expr) -> Term:
         return compared_to_all(frame, tree.this, symbol, tree.expression)
     if isinstance(tree.this, exp.Tuple) or isinstance(tree.expression, exp.Tuple):
         return _row_equality(frame, tree, symbol)
-    return compare(frame, symbol, frame.term(tree.this), frame.term(tree.expression))
+    found = chosen(frame, tree, symbol, tree.this, tree.expression)
+    return found or compare(frame, symbol, frame.term(tree.this), frame.term(tree.expression))
 
 
 def _row_equality(frame: Frame, tree: exp.Expr, symbol: str) -> Term:
@@ -163,12 +167,23 @@ def _is(frame: Frame, tree: exp.Expr) -> Term:
 
 @node(exp.Between, parts="this low high symmetric")
 def _between(frame: Frame, tree: exp.Expr) -> Term:
+    found = _chosen_between(frame, tree)
+    if found is not None:
+        return found
     operand = frame.term(tree.this)
     low, high = (frame.term(tree.args[side]) for side in ("low", "high"))
     if tree.args.get("symmetric"):
         ways = [_within(frame, operand, *sides).sql for sides in ((low, high), (high, low))]
         return t.expression(" OR ".join(ways), BOOLEAN)
     return _within(frame, operand, low, high)
+
+
+def _chosen_between(frame: Frame, tree: exp.Expr) -> Term | None:
+    sides = [(">=", tree.args["low"]), ("<=", tree.args["high"])]
+    found = [chosen(frame, tree, symbol, tree.this, side) for symbol, side in sides]
+    if tree.args.get("symmetric") or None in found or frame.term(tree.this).type.multi:
+        return None
+    return t.expression(" AND ".join(one.sql for one in found if one is not None), BOOLEAN)
 
 
 def _within(frame: Frame, operand: Term, low: Term, high: Term) -> Term:
@@ -196,7 +211,8 @@ def _in(frame: Frame, tree: exp.Expr) -> Term:
     if isinstance(tree.this, exp.Tuple):
         rows = [_rows_equal(frame, tree.this, row).sql for row in tree.expressions]
         return t.expression(" OR ".join(rows), BOOLEAN)
-    return is_in(frame, frame.term(tree.this), [frame.term(member) for member in tree.expressions])
+    found = chosen_in(frame, cast(exp.In, tree))
+    return found or is_in(frame, frame.term(tree.this), [frame.term(member) for member in tree.expressions])
 
 
 def is_in(frame: Frame, operand: Term, members: list[Term]) -> Term:

@@ -90,6 +90,7 @@ class SqlParser(DruidParser):
     FUNCTION_PARSERS = {
         **{name: BaseParser.FUNCTION_PARSERS[name] for name in _KEYWORD_FORMS},
         "POSITION": _position_call,
+        "ROW": lambda self: exp.Tuple(expressions=self._parse_csv(self._parse_disjunction)),
         "JSON_VALUE": _json_value_call,
         "JSON_OBJECT": _json_object_call,
     }

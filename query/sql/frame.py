@@ -34,7 +34,7 @@ REFUSED = {
     "TDIGEST_GENERATE_SKETCH": "it comes with a community extension of Druid; use DS_QUANTILES_SKETCH",
     "CURRENT_TIME": "a time of day is no type of Druid's either; use CURRENT_TIMESTAMP",
     "LOCALTIME": "a time of day is no type of Druid's either; use LOCALTIMESTAMP",
-    "ROW": "Druid refuses it as well; use ARRAY, or rows in brackets beside = and IN",
+    "ROW": "Druid refuses it as well, but for rows beside = and IN; use ARRAY",
     "ITEM": "Druid refuses it as well; use ARRAY_OFFSET (from 0) or ARRAY_ORDINAL (from 1)",
     "LITERAL_AGG": "Druid lists it and refuses it as well",
     "REINTERPRET": "Druid lists it and refuses it as well",
@@ -146,6 +146,8 @@ class Session:
     markers: dict[int, int] = field(default_factory=dict)
     functions: dict[str, FunctionUse] = field(default_factory=dict)
     members: dict[str, str] = field(default_factory=dict)
+    choosing: set[int] = field(default_factory=set)
+    """The comparisons that rows are chosen by."""
     told_time: bool = False
     large_chars: int = LARGEST_CHARS
     """What one expression may become; several times that all large ones together."""

@@ -47,6 +47,8 @@ def _stringify(frame: Frame, terms: list[Term]) -> Term:
     if terms[0].family is Family.STRING:
         text = terms[0].sql
         return t.expression(f"CASE WHEN regexp_full_match({text}, {_ADDRESS}) THEN {text} END", VARCHAR)
+    if terms[0].family is Family.DOUBLE:
+        return t.null(VARCHAR)
     number = cast_to(terms[0], BIGINT).sql
     octets = " || '.' || ".join(f"CAST(({number} >> {shift}) & 255 AS VARCHAR)" for shift in (24, 16, 8, 0))
     return t.expression(f"CASE WHEN {number} BETWEEN 0 AND {_LARGEST} THEN {octets} END", VARCHAR)

@@ -14,8 +14,10 @@ from query.sql.frame import MANY, Arguments, Frame, function, per_member, scalar
 from query.sql.functions_time import constant_text
 from query.sql.operators import named_type
 from query.sql.term import Term
-from query.sql.types import BIGINT, DOUBLE, JSON, VARCHAR, Family, SqlType, array_of
+from query.sql.types import BIGINT, BOOLEAN, DOUBLE, JSON, VARCHAR, Family, SqlType, array_of
 
+_JSON_LIST = SqlType("ARRAY", "json")
+_DIGITS_MAX = 9
 _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
 
 
@@ -60,7 +62,17 @@ def _parsed(operand: Term) -> str:
 
 def _at(frame: Frame, arguments: Arguments) -> tuple[str, str]:
     path = constant_text(frame.term(arguments[1]), "a JSON path") if len(arguments) > 1 else "$"
-    return _json(frame.term(arguments[0])), t.text_sql(pointer(path))
+    document = _json(frame.term(arguments[0]))
+    before, step, after = path.partition("[-")
+    while step:
+        # Counted from the end, which a pointer cannot say: down to the list, and on from its member.
+        position, closed, path = after.partition("]")
+        if not closed or not position.isdigit() or len(position) > _DIGITS_MAX:
+            raise InvalidQuery(f"JSON path {before}[-{after!r} has no position behind [-")
+        document = f"json_extract(json_extract({document}, {t.text_sql(pointer(before))}), '$[-{position}]')"
+        path = f"${path}"
+        before, step, after = path.partition("[-")
+    return document, t.text_sql(pointer(path))
 
 
 @function("JSON_VALUE", least=2, most=3)
@@ -93,7 +105,7 @@ def _value_at(frame: Frame, arguments: Arguments, type_: SqlType) -> Term:
         VARCHAR,
     )
     if type_.family is Family.BOOLEAN:
-        return t.expression(f"CASE WHEN {kind} = 'BOOLEAN' THEN {text} = 'true' END", type_)
+        return t.expression(f"CASE WHEN {scalar_text.sql} IS NOT NULL THEN {_is_true(kind, scalar_text)} END", type_)
     if type_.family is Family.LONG:
         # A number with a fraction is cut, a text must be whole.
         cut = f"TRY_CAST(trunc(TRY_CAST({text} AS DOUBLE)) AS BIGINT)"
@@ -101,6 +113,13 @@ def _value_at(frame: Frame, arguments: Arguments, type_: SqlType) -> Term:
             f"CASE WHEN {kind} = 'DOUBLE' THEN {cut} ELSE {cast_to(scalar_text, BIGINT).sql} END", type_
         )
     return cast_to(scalar_text, type_, frame.zone)
+
+
+def _is_true(kind: str, scalar_text: Term) -> str:
+    """Whether a value is true: a number above 0, a text that says so; any other text is false."""
+    cut = f"TRY_CAST({scalar_text.sql} AS DOUBLE)"
+    number = f"{kind} <> 'VARCHAR' AND trunc({cut}) > 0"
+    return f"(coalesce({number}, FALSE) OR {kind} = 'VARCHAR' AND coalesce({cast_to(scalar_text, BOOLEAN).sql}, FALSE))"
 
 
 @function("JSON_QUERY", least=2)
@@ -112,14 +131,20 @@ def _json_query(frame: Frame, arguments: Arguments) -> Term:
 @function("JSON_QUERY_ARRAY", least=2)
 def _json_query_array(frame: Frame, arguments: Arguments) -> Term:
     document, path = _at(frame, arguments)
-    return Term(f"TRY_CAST(json_extract({document}, {path}) AS VARCHAR[])", array_of(VARCHAR))
+    found = f"json_extract({document}, {path})"
+    # One value is a list of one, as in Druid.
+    alone = f"CASE WHEN json_type({document}, {path}) <> 'NULL' THEN [CAST({found} AS VARCHAR)] END"
+    listed = f"CAST(TRY_CAST({found} AS JSON[]) AS VARCHAR[])"
+    return t.expression(f"CASE WHEN json_type({document}, {path}) = 'ARRAY' THEN {listed} ELSE {alone} END", _JSON_LIST)
 
 
 @function("JSON_KEYS", least=1, most=2)
 def _json_keys(frame: Frame, arguments: Arguments) -> Term:
     document, path = _at(frame, arguments)
-    keys = f"json_keys({document}, {path})"
-    return t.expression(f"CASE WHEN json_type({document}, {path}) = 'OBJECT' THEN {keys} END", array_of(VARCHAR))
+    kind, keys = f"json_type({document}, {path})", f"json_keys({document}, {path})"
+    # Of a list they are the positions.
+    positions = f"CAST(range(CAST(json_array_length({document}, {path}) AS BIGINT)) AS VARCHAR[])"
+    return t.expression(f"CASE {kind} WHEN 'OBJECT' THEN {keys} WHEN 'ARRAY' THEN {positions} END", array_of(VARCHAR))
 
 
 @scalar("PARSE_JSON")

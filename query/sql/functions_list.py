@@ -314,14 +314,12 @@ def _to_mv(call: ListCall) -> Term:
 def _splitter(name: str, type_: SqlType) -> None:
     @function(name, least=2)
     def _run(frame: Frame, arguments: Arguments) -> Term:
-        text, separator = (as_string(frame.term(argument), frame.zone) for argument in arguments)
-        found = t.call("string_split_regex", type_, text.sql, separator.sql)
-        # Between letters the engine finds nothing in an empty text, Druid the text.
-        return (
-            t.expression(f"CASE WHEN {text.sql} = '' THEN [''] ELSE {found.sql} END", type_)
-            if separator.value == ""
-            else found
-        )
+        text, separator = (as_string(frame.term(argument), frame.zone).sql for argument in arguments)
+        parts, name = f"string_split_regex({text}, {separator})", frame.session.fresh("x")
+        # As in Java, without the empty texts at the end; an empty text is itself.
+        filled = f"list_position(list_reverse(list_transform({parts}, lambda {name}: {name} <> '')), TRUE)"
+        kept = f"({parts})[1:coalesce(len({parts}) - {filled} + 1, 0)]"
+        return t.expression(f"CASE WHEN {text} = '' THEN [''] ELSE {kept} END", type_)
 
 
 _splitter("STRING_TO_ARRAY", _STRINGS)

@@ -92,7 +92,9 @@ def _div(frame: Frame, terms: list[Term]) -> Term:
 def _safe_divide(frame: Frame, terms: list[Term]) -> Term:
     left, right = (as_number(one) for one in terms)
     if Family.DOUBLE in (left.family, right.family):
-        right = Term(f"nullif({cast_to(right, DOUBLE).sql}, 0)", DOUBLE)
+        # Nothing of nothing is nothing: Druid takes the NaN for 0.
+        top, bottom = cast_to(left, DOUBLE).sql, cast_to(right, DOUBLE).sql
+        return t.expression(f"CASE WHEN {bottom} <> 0 THEN {top} / {bottom} WHEN {top} = 0 THEN 0.0 END", DOUBLE)
     return arithmetic(frame, "/", left, right)
 
 

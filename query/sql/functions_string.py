@@ -36,10 +36,16 @@ def _renamed(name: str, duckdb_name: str, result: str = "VARCHAR", least: int = 
         return t.call(duckdb_name, types[result], *_texts(frame, terms))
 
 
-for _name in ("LOWER", "REVERSE"):
-    _renamed(_name, _name.lower())
+_renamed("LOWER", "lower")
 for _name in ("LENGTH", "CHAR_LENGTH", "CHARACTER_LENGTH", "STRLEN"):
     _renamed(_name, "length", "INTEGER")
+
+
+@scalar("REVERSE")
+def _reverse(frame: Frame, terms: list[Term]) -> Term:
+    # By characters as Java does; the engine's own function keeps those together that are drawn as one.
+    characters = f"regexp_extract_all({_texts(frame, terms)[0]}, '(?s).')"
+    return Term(f"array_to_string(list_reverse({characters}), '')", VARCHAR)
 
 
 @scalar("UPPER")
@@ -202,7 +208,7 @@ def _parse_long(frame: Frame, terms: list[Term]) -> Term:
 
 @scalar("DECODE_BASE64_UTF8")
 def _decode_base64(frame: Frame, terms: list[Term]) -> Term:
-    return Term(f"TRY(decode(from_base64({_texts(frame, terms)[0]})))", VARCHAR)
+    return t.call(frame.session.kernel("text_of_base64"), VARCHAR, *_texts(frame, terms))
 
 
 @scalar("REGEXP_EXTRACT", least=2, most=3)
@@ -230,7 +236,8 @@ def _regexp_like(frame: Frame, terms: list[Term]) -> Term:
 @scalar("REGEXP_REPLACE", least=3)
 def _regexp_replace(frame: Frame, terms: list[Term]) -> Term:
     text, pattern = as_string(terms[0], frame.zone).sql, pattern_of(terms[1])
-    replacement = replacement_of(terms[2], pattern)
-    if pattern.needs_kernel:
-        return t.call(frame.session.kernel("text_replaced"), VARCHAR, text, pattern.sql, replacement)
+    replacement, by_kernel = replacement_of(terms[2], pattern)
+    if by_kernel:
+        spelled = pattern.kernel_sql or pattern.sql
+        return t.call(frame.session.kernel("text_replaced"), VARCHAR, text, spelled, replacement)
     return t.call("regexp_replace", VARCHAR, text, pattern.sql, replacement, "'g'")

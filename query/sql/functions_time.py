@@ -157,7 +157,10 @@ def _unit_name(tree: exp.Expr) -> str:
 def _timestampadd(frame: Frame, arguments: Arguments) -> Term:
     span = unit_span(_unit_name(arguments[0]))
     count, moment = as_long(frame.term(arguments[1])), as_time(frame.term(arguments[2]), frame.zone)
-    return shifted(frame.zone, moment.typed(TIMESTAMP), span, count)
+    if span.days and moment.type != DATE:
+        # Days of a time are 24 hours each, as those of an INTERVAL are; only TIME_SHIFT follows the clock.
+        span = Span(fixed_ms=span.days * DAY_MS)
+    return shifted(frame.zone, moment, span, count)
 
 
 @function("TIMESTAMPDIFF", "DATEDIFF", least=3)

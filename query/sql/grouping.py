@@ -8,9 +8,10 @@ from sqlglot import exp
 
 from query.errors import InvalidQuery, UnsupportedQuery
 from query.splits import CannotSplit
-from query.sql.casts import cast_to
+from query.sql.casts import exact_long
 from query.sql.frame import Frame, Session, holds_aggregate, refuse_parts
-from query.sql.multi_value import only_member, spread
+from query.sql.multi_value import mapped, only_member, spread
+from query.sql.operators import cast_one, named_type
 from query.sql.scope import where
 from query.sql.term import Term, one_zero
 from query.sql.time_bounds import beyond_bounds, conjuncts
@@ -32,19 +33,20 @@ class Grouping:
     sql: str
     spreads: list[str] = field(default_factory=list)
     by_distinct: bool = False
+    has_sets: bool = False
 
-    def add(self, rows: Frame, term: Term) -> str:
+    def add(self, rows: Frame, term: Term, tree: exp.Expr | None = None) -> str:
         """Takes a key in; returns how GROUP BY spells it."""
         if term.sql not in self.keys:
-            stands_for = one_zero(term)
+            stands_for = _cast_key(rows, tree) or one_zero(term)
             if term.sql in rows.pinned:
                 # Druid's planner puts the text in place of a string that WHERE sets equal to it.
                 stands_for = rows.pinned[term.sql]
-            elif term.type.multi and not _is_by_member(term):
+            elif term.type.multi and not _is_by_member(rows, term):
                 stands_for = one_zero(only_member(term))
             elif term.type.multi:
                 alias = rows.session.fresh("u")
-                self.spreads.append(f"LATERAL (SELECT {spread(term)} AS m) AS {alias}")
+                self.spreads.append(f"LATERAL (SELECT {spread(_whole_members(term))} AS m) AS {alias}")
                 stands_for = one_zero(Term(f"{alias}.m", term.type.member))
             self.keys[term.sql] = stands_for
         return self.keys[term.sql].sql
@@ -56,12 +58,29 @@ class Grouping:
         return (" CROSS JOIN " if from_sql else "") + " CROSS JOIN ".join(self.spreads)
 
 
-def _is_by_member(term: Term) -> bool:
+def _is_by_member(rows: Frame, term: Term) -> bool:
     """Whether each member is a key of its own: texts, and members as numbers. Of other numbers Druid makes one of a row
     alone, and of several none."""
     if term.family is Family.STRING or len(term.lists) != 1:
         return term.family is Family.STRING
-    return term.member == cast_to(Term(term.lists[0][1], VARCHAR), term.type.member).sql
+    return term.member == cast_one(rows, Term(term.lists[0][1], VARCHAR), term.type.member).sql
+
+
+def _whole_members(term: Term) -> Term:
+    """Members as longs, of which a group takes whole numbers only."""
+    if term.family is not Family.LONG:
+        return term
+    return mapped(term.lists, exact_long(Term(term.lists[0][1], VARCHAR), term.type.member))
+
+
+def _cast_key(rows: Frame, tree: exp.Expr | None) -> Term | None:
+    """A text column grouped as a long: Druid then takes whole numbers only, where it cuts fractions elsewhere."""
+    if not isinstance(tree, exp.Cast) or not isinstance(tree.this, exp.Column):
+        return None
+    type_, operand = named_type(tree.args["to"]), rows.term(tree.this)
+    if type_.family is not Family.LONG or operand.family is not Family.STRING or operand.type.multi:
+        return None
+    return exact_long(operand, type_)
 
 
 def group_keys(rows: Frame, group: exp.Expr, items: Items, aliases: dict[str, exp.Expr]) -> Grouping:
@@ -91,10 +110,13 @@ class _Reader:
     def part(self, tree: exp.Expr) -> str:
         word = _SET_NODES.get(type(tree))
         if word is not None:
-            return f"{word} ({', '.join(self._member(member) for member in tree.expressions)})"
+            members = ", ".join(self._member(member) for member in tree.expressions)
+            self.grouping.has_sets = bool(self.grouping.keys)
+            return f"{word} ({members})"
         if isinstance(tree, exp.Tuple) and not tree.expressions:
             return "()"
-        return self.grouping.add(self.rows, self._key(tree))
+        written = self._written(tree)
+        return self.grouping.add(self.rows, self._key(tree), written)
 
     def _member(self, tree: exp.Expr) -> str:
         """One set: a key, or several in brackets."""
@@ -114,6 +136,15 @@ class _Reader:
         if isinstance(tree, exp.Query):
             raise UnsupportedQuery("subqueries in GROUP BY are not supported", where(tree))
         return self.rows.term(tree)
+
+    def _written(self, tree: exp.Expr) -> exp.Expr | None:
+        """What stands behind the number or name that a key may be."""
+        if isinstance(tree, exp.Literal) and not tree.is_string and tree.this.isdigit():
+            at = int(tree.this) - 1
+            return self.items[at][0] if 0 <= at < len(self.items) else None
+        if isinstance(tree, exp.Column) and not tree.table and not self.rows.scope.has(tree.name):
+            return self.aliases.get(tree.name, tree)
+        return tree
 
     def _by_ordinal(self, tree: exp.Literal) -> Term:
         if not tree.this.isdigit() or not 1 <= int(tree.this) <= len(self.items):

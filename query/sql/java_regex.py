@@ -17,7 +17,7 @@ _NOT_PYTHON = re.compile(r"\\[pP](\{[^}]*\}|.)|\(\?[a-z-]+\)|\\[QEz]|\[\[:\^?\w+
 _NAMED = re.compile(r"\(\?<(?=[A-Za-z])")
 _BACK = re.compile(r"\\k<(\w+)>")
 _SKIPS = re.compile(r"\)(?:[?*]|\{0)|\|")
-_GROUP = re.compile(r"\$(\d)|\$\{[^}]*\}|\\(.)|(\\)$")
+_GROUP = re.compile(r"\$(\d)|\$\{([A-Za-z][A-Za-z0-9]*)\}|\\(.)|(\\)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,9 @@ class Pattern:
     needs_kernel: bool
     kernel_sql: str = ""
     """The pattern as a kernel reads it; empty where only the engine can."""
+
+    may_be_empty: bool = False
+    """Whether it fits an empty text."""
 
     @property
     def may_skip_groups(self) -> bool:
@@ -45,11 +48,14 @@ def pattern_of(term: Term) -> Pattern:
     pattern = constant_text(term, "a regular expression")
     if not _JAVA_ONLY.search(pattern):
         try:
-            re.compile(_NOT_PYTHON.sub("a", pattern))
+            re.compile(_NAMED.sub("(?P<", _NOT_PYTHON.sub("a", pattern)))
         except re.error as error:
             raise InvalidQuery(f"regular expression {pattern!r}: {error}") from error
         python_too = _NOT_PYTHON.search(pattern) is None
-        return Pattern(t.text_sql(pattern), False, t.text_sql(_NAMED.sub("(?P<", pattern)) if python_too else "")
+        named = _NAMED.sub("(?P<", pattern)
+        if not python_too:
+            return Pattern(t.text_sql(named), False)
+        return Pattern(t.text_sql(named), False, t.text_sql(named), re.match(named, "") is not None)
     spelled = _BACK.sub(r"(?P=\1)", _NAMED.sub("(?P<", pattern))
     try:
         re.compile(spelled)
@@ -59,19 +65,22 @@ def pattern_of(term: Term) -> Pattern:
     return Pattern(t.text_sql(spelled), True)
 
 
-def replacement_of(term: Term, pattern: Pattern) -> str:
-    """A constant replacement with groups $0 to $9, as the reader of the pattern wants it.
+def replacement_of(term: Term, pattern: Pattern) -> tuple[str, bool]:
+    """A constant replacement with groups $0 to $9 and ${name}, and whether a kernel must put it in: for groups with
+    names, and where the pattern fits an empty text, which Java finds once more behind a match.
 
     Raises:
-        UnsupportedQuery: it has named groups.
+        UnsupportedQuery: it names groups, and the pattern is one that only the engine reads.
     """
     text = constant_text(term, "the replacement of REGEXP_REPLACE")
+    is_named = any(match[2] for match in _GROUP.finditer(text))
+    by_kernel = pattern.needs_kernel or bool(pattern.kernel_sql and (is_named or pattern.may_be_empty))
+    if is_named and not by_kernel:
+        raise UnsupportedQuery("named groups in the replacement of a pattern with \\p{...} are not supported")
 
     def reference(match: re.Match[str]) -> str:
-        if match[1]:
-            return f"\\g<{match[1]}>" if pattern.needs_kernel else f"\\{match[1]}"
-        if match[2]:
-            return "\\\\" if match[2] == "\\" else match[2]
-        raise UnsupportedQuery("named groups in a replacement are not supported")
+        if match[1] or match[2]:
+            return f"\\g<{match[1] or match[2]}>" if by_kernel else f"\\{match[1]}"
+        return "\\\\" if match[3] == "\\" else match[3] or ""
 
-    return t.text_sql(_GROUP.sub(reference, text))
+    return t.text_sql(_GROUP.sub(reference, text)), by_kernel

@@ -20,6 +20,7 @@ from query.sql.types import (
     BIGINT,
     BOOLEAN,
     CHAR,
+    DATE,
     DECIMAL,
     DOUBLE,
     INTEGER,
@@ -58,8 +59,6 @@ TYPE_NAMES = {
 @node(exp.Column, parts="this table db catalog")
 def _column(frame: Frame, tree: exp.Expr) -> Term:
     column = cast(exp.Column, tree)
-    if column.args.get("db") or column.args.get("catalog"):
-        raise UnsupportedQuery("columns are named by table alias and column only", where(tree))
     if not column.table and not column.this.args.get("quoted") and not frame.scope.has(column.name):
         bare = _bare(frame, column)
         if bare is not None:
@@ -103,6 +102,16 @@ def number_term(spelled: str) -> Term:
 @node(exp.Null)
 def _null(frame: Frame, tree: exp.Expr) -> Term:
     return t.null()
+
+
+@node(exp.National)
+def _national_text(frame: Frame, tree: exp.Expr) -> Term:
+    return t.text(tree.name)
+
+
+@node(exp.Tuple, parts="expressions")
+def _row(frame: Frame, tree: exp.Expr) -> Term:
+    raise UnsupportedQuery(f"ROW is not supported: {REFUSED['ROW']}", where(tree))
 
 
 @node(exp.UnicodeString, parts="this escape")
@@ -179,6 +188,11 @@ def arithmetic(frame: Frame, symbol: str, left: Term, right: Term) -> Term:
     if left.is_null or right.is_null:
         other = right if left.is_null else left
         return t.null(other.type if other.family in (Family.LONG, Family.DOUBLE) else INTEGER)
+    for one, other in ((left, right), (right, left)):
+        if one.family is Family.STRING and not one.type.multi and other.family is Family.LONG:
+            # Druid's planner gives the text the number's type.
+            cut = cast_to(one, other.type)
+            left, right = (cut, other) if one is left else (other, cut)
     left, right = as_number(left), as_number(right)
     type_ = common_type(left.type, right.type) or DOUBLE
     if left.type == right.type == INTEGER:
@@ -207,6 +221,9 @@ def _shifted(frame: Frame, symbol: str, left: Term, right: Term) -> Term:
     months, fixed_ms = cast(tuple[int, int], interval.value)
     sign = -1 if symbol == "-" else 1
     span = Span(months=abs(months)) if months else Span(fixed_ms=abs(fixed_ms))
+    if moment.type == DATE and span.fixed_ms % DAY_MS == 0:
+        # Days of a date are those of the calendar, days of a time 24 hours each.
+        span = Span(months=span.months, days=span.fixed_ms // DAY_MS)
     times = sign * (-1 if months < 0 or fixed_ms < 0 else 1)
     return shifted(frame.zone, moment, span, t.long(times))
 
@@ -315,13 +332,22 @@ def _not(frame: Frame, tree: exp.Expr) -> Term:
 @node(exp.Cast, parts="this to _type")
 def _cast(frame: Frame, tree: exp.Expr) -> Term:
     type_ = named_type(tree.args["to"])
-    return per_member(frame, [frame.term(tree.this)], lambda inner, one: _cast_one(inner, one[0], type_))
+    return per_member(frame, [frame.term(tree.this)], lambda inner, one: cast_one(inner, one[0], type_))
 
 
-def _cast_one(frame: Frame, operand: Term, type_: SqlType) -> Term:
+def cast_one(frame: Frame, operand: Term, type_: SqlType) -> Term:
+    """What CAST says, of one value."""
     if operand.is_constant and isinstance(operand.value, str) and type_.family is Family.BOOLEAN:
         return t.boolean(operand.value.lower() in ("true", "1"))
-    return cast_to(operand, type_, frame.zone)
+    if type_.family is Family.BOOLEAN and operand.family in (Family.STRING, Family.DOUBLE):
+        positive = f"{cast_to(operand, BIGINT).sql} > 0"
+        words = f"CASE lower({operand.sql}) WHEN 'true' THEN TRUE WHEN 'false' THEN FALSE ELSE {positive} END"
+        return t.expression(words if operand.family is Family.STRING else positive, type_)
+    found = cast_to(operand, type_, frame.zone)
+    if operand.family is Family.STRING and type_.family in (Family.LONG, Family.DOUBLE):
+        words = f"CASE lower({operand.sql}) WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
+        return t.expression(f"coalesce({found.sql}, {words})", type_)
+    return found
 
 
 def named_type(tree: exp.Expr | None) -> SqlType:

@@ -53,7 +53,7 @@ def _pivoted(source: exp.Expr, pivot: exp.Expr, field: exp.In, columns: list[str
         if len(values) != len(axes):
             raise InvalidQuery(f"PIVOT: {len(values)} values for {len(axes)} columns", where(entry))
         tests = [exp.EQ(this=axis, expression=one) for axis, one in zip(axes, values, strict=True)]
-        label = label or "_".join(one.name or one.sql() for one in values)
+        label = label or "_".join(map(_spelled, values))
         for call, alias in calls:
             condition = exp.Where(this=exp.and_(*tests, copy=False))
             chosen = exp.Filter(this=call, expression=condition)
@@ -64,26 +64,48 @@ def _pivoted(source: exp.Expr, pivot: exp.Expr, field: exp.In, columns: list[str
     return query
 
 
+def _spelled(value: exp.Expr) -> str:
+    """A value as Druid writes it, which names the column of one without a label: 'x' with its quotes."""
+    if isinstance(value, exp.Cast) and isinstance(value.this, exp.Literal) and value.this.is_string:
+        return f"{value.args['to'].sql()} {value.this.sql()}"
+    return value.sql()
+
+
 def _unpivoted(source: exp.Expr, pivot: exp.Expr, field: exp.In, columns: list[str]) -> exp.Expr:
-    """One row for each of the listed columns: its label and its value; without NULLs unless INCLUDE NULLS says so."""
-    measures, axis = [one.name for one in pivot.expressions], field.this.name
-    if len(measures) != 1 or isinstance(field.this, exp.Tuple):
-        raise UnsupportedQuery("UNPIVOT has one value column and one name column", where(pivot))
-    listed = []
-    for entry in field.expressions:
-        column, label = (entry.this, entry.args["alias"].name) if isinstance(entry, exp.PivotAlias) else (entry, "")
-        listed.append((column.name, label or column.name))
-    for name, _ in listed:
-        if name not in columns:
-            raise InvalidQuery(f"UNPIVOT: the source has no column {name!r}", where(field))
-    kept = [name for name in columns if name not in {name for name, _ in listed}]
+    """One row for each of the listed columns, or lists of them: labels and values; without rows of which every value is
+    NULL unless INCLUDE NULLS says so."""
+    measures = [one.name for part in pivot.expressions for one in _axes(part)]
+    axes = [one.name for one in _axes(field.this)]
+    listed = [_listed(entry, len(measures), len(axes)) for entry in field.expressions]
+    for names, _ in listed:
+        for name in names:
+            if name not in columns:
+                raise InvalidQuery(f"UNPIVOT: the source has no column {name!r}", where(field))
+    taken = {name for names, _ in listed for name in names}
+    kept = [name for name in columns if name not in taken]
     query: exp.Expr | None = None
-    for name, label in listed:
+    for names, labels in listed:
         items: list[exp.Expr] = [_named(one) for one in kept]
-        items += [_labelled(exp.Literal.string(label), axis), _labelled(_named(name), measures[0])]
+        items += [_labelled(label, axis) for label, axis in zip(labels, axes, strict=True)]
+        items += [_labelled(_named(name), measure) for name, measure in zip(names, measures, strict=True)]
         select = exp.Select(expressions=items, from_=exp.From(this=source))
         if not pivot.args.get("include_nulls"):
-            select.set("where", exp.Where(this=exp.Not(this=exp.Is(this=_named(name), expression=exp.Null()))))
+            given = [exp.Not(this=exp.Is(this=_named(name), expression=exp.Null())) for name in names]
+            select.set("where", exp.Where(this=exp.or_(*given, copy=False)))
         query = select if query is None else exp.Union(this=query, expression=select, distinct=False)
     assert query is not None, "the parser wants a column"
     return query
+
+
+def _listed(entry: exp.Expr, measures: int, axes: int) -> tuple[list[str], list[exp.Expr]]:
+    """The columns of one entry, and what its rows are labelled with: their names unless AS says more."""
+    value, alias = (entry.this, entry.args["alias"]) if isinstance(entry, exp.PivotAlias) else (entry, None)
+    names = [one.name for one in _axes(value)]
+    if len(names) != measures:
+        raise InvalidQuery(f"UNPIVOT: {len(names)} columns for {measures} values", where(entry))
+    if alias is None:
+        return names, [exp.Literal.string("_".join(names)) for _ in range(axes)]
+    labels = [exp.Literal.string(one.name) if isinstance(one, exp.Identifier) else one for one in _axes(alias)]
+    if len(labels) != axes:
+        raise InvalidQuery(f"UNPIVOT: {len(labels)} labels for {axes} columns", where(entry))
+    return names, labels

@@ -79,6 +79,13 @@ class Source:
     columns: tuple[Output, ...]
     table: OpenTable | None = None
 
+    def is_called(self, name: str, schema: str) -> bool:
+        """Whether a column may be named by this table, or by schema and table where that has no alias."""
+        if not schema or self.table is None:
+            return self.alias == name and not schema
+        spelt = self.table.schema, f"druid.{self.table.schema}"
+        return name == self.alias == self.table.name and schema in spelt
+
     def find(self, name: str) -> Output | None:
         """The column of that exact name."""
         return next((column for column in self.columns if column.name == name), None)
@@ -115,9 +122,11 @@ class Scope:
         table, name = node.table, node.name
         if not table and name in self.merged:
             return self.merged[name]
-        sources = [source for source in self.sources if not table or source.alias == table]
+        schema = ".".join(part.name for part in (node.args.get("catalog"), node.args.get("db")) if part is not None)
+        sources = [source for source in self.sources if not table or source.is_called(table, schema)]
         if table and not sources:
-            raise UnknownName("Table", table, (source.alias for source in self.sources), where(node.args["table"]))
+            told = f"{schema}.{table}" if schema else table
+            raise UnknownName("Table", told, (source.alias for source in self.sources), where(node.args["table"]))
         found = [(source, column) for source in sources if (column := source.find(name)) is not None]
         if not found:
             known = (column.name for source in sources for column in source.columns)

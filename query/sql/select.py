@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from query.errors import InvalidQuery, UnsupportedQuery
 from query.sql.casts import as_boolean, cast_to
+from query.sql.conditions import choose_rows
 from query.sql.frame import Frame, Session, holds_aggregate, refuse_parts
 from query.sql.grouping import Grouping, group_keys, parted, unbounded
 from query.sql.multi_value import as_array
@@ -16,33 +17,14 @@ from query.sql.operators import pinned
 from query.sql.ordering import entry_sql, order_by, orders_of, ordinal
 from query.sql.relations import FromBuilder, Plan
 from query.sql.scope import OpenTable, Output, Scope, where
+from query.sql.select_list import Item, selected
 from query.sql.term import Term, null, one_zero
 from query.sql.time_bounds import conjuncts, narrow
 from query.sql.types import NULL, VARCHAR, SqlType, common_type
 
-_PARTS = "expressions from_ joins where group having order limit offset distinct with_ windows"
+_PARTS = "expressions from_ joins where group having qualify order limit offset distinct with_ windows"
 SELECT_PARTS = frozenset(_PARTS.split())
 UNION_PARTS = frozenset({"this", "expression", "distinct", "order", "limit", "offset", "with_"})
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One entry of a select list; a star gives several, which are terms already."""
-
-    name: str
-    tree: exp.Expr | None = None
-    term: Term | None = None
-
-    def seen_by(self, frame: Frame) -> Term:
-        """The entry as the frame after grouping sees it."""
-        if self.tree is not None:
-            return frame.term(self.tree)
-        assert self.term is not None
-        if frame.keys is None:
-            return self.term
-        if self.term.sql not in frame.keys:
-            raise InvalidQuery(f"Expression {self.name!r} is not being grouped")
-        return frame.keys[self.term.sql]
 
 
 @dataclass(slots=True)
@@ -164,7 +146,7 @@ class QueryPlanner:
         condition, exact = _where_sql(rows, tree)
         alone = source.scope.sources[0].table if exact and len(source.scope.sources) == 1 else None
         asked = _taken(alone)
-        items = _items(source.scope, tree)
+        items = selected(source.scope, tree)
         aliases = {
             item.name: item.tree for item in items if item.tree is not None and not item.name.startswith("EXPR$")
         }
@@ -178,7 +160,7 @@ class QueryPlanner:
         sql += ", ".join(f"{term.sql} AS o{at}" for at, term in enumerate(terms))
         sql += from_sql
         sql += grouping.sql if grouping else ""
-        sql += _having_sql(frame, tree)
+        sql += _having_sql(frame, tree, grouping) + _qualify_sql(frame, tree, aliases)
         sql += order_by(frame, tree, terms, aliases, grouping) + _limit_sql(frame, tree)
         if alone is not None:
             alone.within_bounds = not alone.used
@@ -207,6 +189,7 @@ def _where_sql(rows: Frame, tree: exp.Select) -> tuple[str, bool]:
     for part in clause.walk(prune=lambda part: isinstance(part, exp.Query)):
         if isinstance(part, exp.Window):
             raise InvalidQuery("window functions are not allowed in WHERE; use a subquery around them", where(part))
+    choose_rows(rows, clause.this)
     exact = narrow(rows, clause.this)
     rows.pinned = {sql: values[0] for sql, values in pinned(rows, list(conjuncts(clause.this))).items()}
     try:
@@ -217,37 +200,10 @@ def _where_sql(rows: Frame, tree: exp.Select) -> tuple[str, bool]:
         raise
 
 
-def _items(scope: Scope, tree: exp.Select) -> list[Item]:
-    items: list[Item] = []
-    for entry in tree.expressions:
-        if isinstance(entry, exp.Star) or (isinstance(entry, exp.Column) and isinstance(entry.this, exp.Star)):
-            refuse_parts(entry if isinstance(entry, exp.Star) else entry.this, frozenset())
-            table = entry.table if isinstance(entry, exp.Column) else ""
-            starred = [Item(name, term=term) for name, term in scope.star(table)]
-            if not starred:
-                raise InvalidQuery(f"{table + '.' if table else ''}* selects nothing", where(entry))
-            items += starred
-        elif isinstance(entry, exp.Alias):
-            items.append(Item(entry.alias, entry.this))
-        elif isinstance(entry, exp.Column | exp.CurrentTimestamp | exp.CurrentDate):
-            items.append(Item(_written_name(entry), entry))
-        else:
-            # The number is that of the different names so far, as Druid counts.
-            items.append(Item(f"EXPR${len({item.name for item in items})}", entry))
-    if not items:
-        raise InvalidQuery("SELECT needs at least one expression", where(tree))
-    return items
-
-
-def _written_name(entry: exp.Expr) -> str:
-    if isinstance(entry, exp.CurrentTimestamp):
-        return "CURRENT_TIMESTAMP"
-    return "CURRENT_DATE" if isinstance(entry, exp.CurrentDate) else entry.name
-
-
 def _grouping(rows: Frame, tree: exp.Select, items: list[Item], aliases: dict[str, exp.Expr]) -> Grouping | None:
     group, having = tree.args.get("group"), tree.args.get("having")
     trees = [item.tree for item in items if item.tree is not None] + [ordered.this for ordered in orders_of(tree)]
+    trees += [tree.args["qualify"].this] if tree.args.get("qualify") else []
     aggregated = having is not None or any(holds_aggregate(part) for part in trees)
     if group is not None:
         return group_keys(rows, group, [(item.tree, item.term) for item in items], aliases)
@@ -255,7 +211,7 @@ def _grouping(rows: Frame, tree: exp.Select, items: list[Item], aliases: dict[st
         return Grouping({}, "")
     if tree.args.get("distinct") and not any(part.find(exp.Window) for part in trees):
         keys = Grouping({}, "", by_distinct=True)
-        names = [keys.add(rows, item.term or rows.term(item.tree or exp.null())) for item in items]
+        names = [keys.add(rows, item.term or rows.term(item.tree or exp.null()), item.tree) for item in items]
         keys.sql = f" GROUP BY {', '.join(names)}"
         return keys
     return None
@@ -270,9 +226,28 @@ def _distinct(tree: exp.Select, grouping: Grouping | None) -> str:
     return "" if grouping is not None and grouping.by_distinct else "DISTINCT "
 
 
-def _having_sql(frame: Frame, tree: exp.Select) -> str:
+def _having_sql(frame: Frame, tree: exp.Select, grouping: Grouping | None) -> str:
     clause = tree.args.get("having")
-    return f" HAVING {as_boolean(frame.term(clause.this)).sql}" if clause is not None else ""
+    if clause is not None:
+        choose_rows(frame, clause.this)
+    conditions = [as_boolean(frame.term(clause.this)).sql] if clause is not None else []
+    if grouping is not None and grouping.has_sets:
+        # Without rows there are no groups, as in Druid; not even that of all rows.
+        conditions.append("count(*) > 0")
+    return f" HAVING {' AND '.join(conditions)}" if conditions else ""
+
+
+def _qualify_sql(frame: Frame, tree: exp.Select, aliases: dict[str, exp.Expr]) -> str:
+    """The condition of rows by their windows; it sees names of the select list."""
+    clause = tree.args.get("qualify")
+    if clause is None:
+        return ""
+    seen = Frame(frame.session, frame.scope, frame.keys, frame.rows, aliases, named_windows=frame.named_windows)
+    asked = [*clause.find_all(exp.Column), clause]
+    meant = [aliases.get(part.name, part) if isinstance(part, exp.Column) else part for part in asked]
+    if not any(part.find(exp.Window) for part in meant):
+        raise InvalidQuery("QUALIFY needs a window function; without one use WHERE or HAVING", where(clause))
+    return f" QUALIFY {as_boolean(seen.term(clause.this)).sql}"
 
 
 def _limit_sql(frame: Frame, tree: exp.Expr) -> str:

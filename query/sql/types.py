@@ -53,7 +53,7 @@ _DUCKDB = {
     Family.NULL: "VARCHAR",
     Family.COMPLEX: "VARCHAR",
 }
-_ELEMENTS = {"VARCHAR": "STRING", "BIGINT": "LONG", "DOUBLE": "DOUBLE", "FLOAT": "FLOAT"}
+_ELEMENTS = {"VARCHAR": "STRING", "BIGINT": "LONG", "DOUBLE": "DOUBLE", "FLOAT": "FLOAT", "json": "COMPLEX<json>"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class SqlType:
         if self.multi:
             return f"{self.member.duckdb}[]"
         if self.family is Family.ARRAY:
-            return f"{self.element}[]"
+            return "VARCHAR[]" if self.element == "json" else f"{self.element}[]"
         if self.family is Family.COMPLEX and self.element != "json":
             return "BLOB"
         return "FLOAT" if self.name == "FLOAT" else _DUCKDB[self.family]
@@ -132,7 +132,7 @@ def array_of(element: SqlType) -> SqlType:
 
 def element_of(array: SqlType) -> SqlType:
     """The type of one member of an array."""
-    return SqlType(array.element or "VARCHAR")
+    return SqlType("OTHER", "json") if array.element == "json" else SqlType(array.element or "VARCHAR")
 
 
 def common_type(left: SqlType, right: SqlType) -> SqlType | None:

@@ -24,11 +24,12 @@ WINDOW_ARITIES = dict.fromkeys(_RANKS, (0, 0)) | {name: (1, most) for name, most
 WINDOW_NAMES = tuple(WINDOW_ARITIES)
 WINDOW_ONLY.update(WINDOW_NAMES)
 _SIDES = {"PRECEDING", "FOLLOWING"}
+_WINDOW_PARTS = ("partition_by", "order", "spec")
 
 
 @node(exp.Window, parts="this partition_by order spec alias over")
 def _window(frame: Frame, tree: exp.Expr) -> Term:
-    over = f" OVER ({_window_sql(frame, _named(frame, tree))})"
+    over = f" OVER ({_window_sql(frame, _completed(frame, tree))})"
     called = tree.this
     if isinstance(called, exp.IgnoreNulls | exp.RespectNulls):
         raise UnsupportedQuery("IGNORE NULLS is not supported", where(tree))
@@ -71,14 +72,22 @@ def _expect(name: str, arguments: list[exp.Expr], least: int, most: int) -> None
         raise InvalidQuery(f"{name} takes {least} to {most} arguments, not {len(arguments)}")
 
 
-def _named(frame: Frame, tree: exp.Expr) -> exp.Expr:
+def _completed(frame: Frame, tree: exp.Expr) -> exp.Expr:
+    """A window with what it takes from the named one that it begins with: ``OVER w``, ``OVER (w ORDER BY x)``."""
     alias = tree.args.get("alias")
     if alias is None:
         return tree
-    found = frame.named_windows.get(alias.name)
-    if found is None:
+    named = frame.named_windows.get(alias.name)
+    if named is None or named is tree:
         raise UnknownName("Window", alias.name, frame.named_windows, where(alias))
-    return found
+    found = _completed(frame, named)
+    own = [name for name in _WINDOW_PARTS if tree.args.get(name)]
+    repeated = [name for name in own if found.args.get(name)]
+    if repeated or "partition_by" in own or (own and found.args.get("spec")):
+        told = f"window {alias.name!r} can only be given what it lacks, and must have no frame"
+        raise InvalidQuery(told, where(alias))
+    # Not a copy: markers of parameters are known by their nodes.
+    return exp.Window(**{name: (tree if name in own else found).args.get(name) for name in _WINDOW_PARTS})
 
 
 def _window_sql(frame: Frame, window: exp.Expr) -> str:

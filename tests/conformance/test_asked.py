@@ -1,6 +1,7 @@
 """Single expressions, filters, extraction functions and orders over a few odd rows, as a real Druid 33.0.0 answered.
 
 `asked.jsonl` holds a statement of one expression, or a native query over ROWS, a line; what Druid refuses is not there.
+`told.jsonl` holds statements over the tables of the cases, with all that Druid told.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pytest
 
 from query.model import ResultFormat, SqlRequest
 from tests.conformance.engine import answer
-from tests.conformance.judging import same
+from tests.conformance.judging import DEFAULT_TOLERANCE, same, same_bag
 from tests.conformance.native import answered
 from tests.conformance.tables import HERE
 
@@ -55,6 +56,20 @@ def test_expressions_of_sql_have_the_answers_of_druid() -> None:
     cases = [case for case in asked() if "sql" in case]
     wrong = [(case, found) for case in cases if not same([case["types"], case["row"]], found := told(case["sql"]))]
     assert len(cases) > 130 and not wrong
+
+
+def test_statements_over_the_tables_have_the_answers_of_druid() -> None:
+    cases = [json.loads(line) for line in (HERE / "told.jsonl").read_text(encoding="utf-8").splitlines()]
+    wrong = []
+    for case in cases:
+        request = SqlRequest(
+            case["sql"], case.get("context", {}), result_format=ResultFormat.ARRAY, header=True, types_header=True
+        )
+        columns, types, *rows = json.loads(answer(request))
+        alike = same if case.get("ordered") else same_bag
+        if [columns, types] != [case["columns"], case["types"]] or not alike(case["rows"], rows, DEFAULT_TOLERANCE):
+            wrong.append((case, columns, types, rows))
+    assert len(cases) > 50 and not wrong
 
 
 @pytest.mark.parametrize("kind", ["groupBy", "timeseries", "topN", "search", "scan"])
