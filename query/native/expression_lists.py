@@ -7,7 +7,7 @@ from query.native.expressions import Compiler, function
 from query.native.rows import plain
 from query.sql import term as t
 from query.sql.casts import cast_to
-from query.sql.multi_value import whole_list
+from query.sql.multi_value import refuse_lists, whole_list
 from query.sql.operators import alike
 from query.sql.term import Term
 from query.sql.types import BOOLEAN, MULTI_VARCHAR, VARCHAR, Family, array_of, element_of
@@ -29,7 +29,9 @@ def _values(compiler: Compiler, tree: Call) -> list[Term]:
 
 @function("array")
 def _array(compiler: Compiler, tree: Call) -> Term:
-    members, type_ = alike(compiler.frame, _values(compiler, tree) or [t.null()], "array")
+    terms = _values(compiler, tree)
+    refuse_lists(terms)
+    members, type_ = alike(compiler.frame, terms or [t.null()], "array")
     array = array_of(type_)
     inside = ", ".join(cast_to(member, element_of(array)).sql for member in members) if tree.arguments else ""
     return Term(f"CAST([{inside}] AS {array.duckdb})", array)

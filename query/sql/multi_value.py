@@ -78,6 +78,16 @@ def is_missing(term: Term) -> str:
     return f"(coalesce(len({term.sql}), 0) = 0 OR len({term.sql}) > list_count({term.sql}))"
 
 
+def refuse_lists(terms: Sequence[Term]) -> None:
+    """For what makes arrays of values.
+
+    Raises:
+        UnsupportedQuery: a term has several values, or is an array.
+    """
+    if any(term.type.multi or term.family is Family.ARRAY for term in terms):
+        raise UnsupportedQuery("an array cannot hold lists; MV_TO_ARRAY is the array of a multi-value string's members")
+
+
 def is_none(term: Term) -> str:
     """True for NULL, alone or in a list, and for a list without members."""
     return f"(coalesce(len({term.sql}), 0) = 0 OR (len({term.sql}) = 1 AND list_count({term.sql}) = 0))"

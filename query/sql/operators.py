@@ -13,6 +13,7 @@ from query.sql import term as t
 from query.sql.calendar_math import UNITS, Span, shift_ms
 from query.sql.casts import as_boolean, as_number, as_string, cast_to
 from query.sql.frame import REFUSED, Frame, node, per_member
+from query.sql.multi_value import refuse_lists
 from query.sql.parameters import parameter_term
 from query.sql.scope import where
 from query.sql.term import LONG_MAX, LONG_MIN, Term
@@ -384,7 +385,9 @@ def alike(frame: Frame, terms: list[Term], place: str) -> tuple[list[Term], SqlT
 
 @node(exp.Array, parts="expressions")
 def _array(frame: Frame, tree: exp.Expr) -> Term:
-    members, _ = alike(frame, [frame.term(member) for member in tree.expressions] or [t.null()], "ARRAY")
+    terms = [frame.term(member) for member in tree.expressions]
+    refuse_lists(terms)
+    members, _ = alike(frame, terms or [t.null()], "ARRAY")
     type_ = array_of(members[0].type)
     element = SqlType(type_.element)
     inside = ", ".join(cast_to(member, element, frame.zone).sql for member in members) if tree.expressions else ""

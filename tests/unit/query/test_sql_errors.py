@@ -100,6 +100,8 @@ def test_a_statement_that_means_nothing_is_invalid_input(statement: str) -> None
         ("WITH RECURSIVE r AS (SELECT 1) SELECT * FROM r", "RECURSIVE"),
         ("SELECT TIME_FORMAT(__time, 'GG') FROM t", "GG"),
         ("SELECT n FROM t EXCEPT SELECT n FROM t", "EXCEPT"),
+        ("SELECT ARRAY[s, mv] FROM t", "an array cannot hold lists; MV_TO_ARRAY"),
+        ("SELECT ARRAY[ARRAY[1], ARRAY[2]]", "an array cannot hold lists"),
     ],
 )
 def test_what_is_not_built_is_refused_by_name(statement: str, named: str) -> None:
