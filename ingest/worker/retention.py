@@ -85,8 +85,14 @@ class EndedSweep:
 
 
 def database_of(attempts: Sequence[Attempt]) -> str:
-    """The metadata database that the attempts under a root belong to; empty when none says so."""
-    return next((spec.database for spec, _ in attempts if spec.database), "")
+    """The metadata database of the attempts under a root for which it matters: those that run, whose end is not
+    told, or whose rows are kept. Empty when there is none, or none says so."""
+    held = (
+        spec.database
+        for spec, directory in attempts
+        if spec.database and (not directory.is_marked("acknowledged") or directory.work.exists())
+    )
+    return next(held, "")
 
 
 def bound_log(directory: AttemptDirectory) -> None:

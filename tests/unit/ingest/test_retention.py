@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from ingest.offsets import OffsetMap
 from ingest.protocol import KeptRows, SequenceRecord, SequenceRef, SequenceState, TaskSpec
 from ingest.task.directory import AttemptDirectory, TaskResult
 from ingest.worker import retention
-from ingest.worker.retention import ROWS_KEPT_MS, SEEN_MS, EndedSweep, bound_log
+from ingest.worker.retention import ROWS_KEPT_MS, SEEN_MS, EndedSweep, bound_log, database_of
 
 ENDED_MS = 1_800_000_000_000
 
@@ -65,6 +67,16 @@ def test_rows_whose_manifest_cannot_be_read_wait_for_their_day(tmp_path: Path) -
     (found[1].work / MANIFEST_NAME).write_bytes(b"{")
     sweep.sweep([found], ENDED_MS, 0)
     assert sweep.kept() == ()
+
+
+def test_attempts_bind_their_root_to_a_database_only_while_something_of_theirs_can_be_lost(tmp_path: Path) -> None:
+    spec, directory = attempt(tmp_path, 1, False)
+    named = replace(spec, database="ours")
+    assert database_of([(spec, directory)]) == "" and database_of([(spec, directory), (named, directory)]) == "ours"
+    shutil.rmtree(directory.work)
+    assert database_of([(named, directory)]) == "", "nothing but its log is left"
+    (directory.path / "acknowledged").unlink()
+    assert database_of([(named, directory)]) == "ours", "its end is not told yet"
 
 
 def test_a_log_that_grows_too_long_is_moved_aside_and_written_on(
