@@ -10,11 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 import orjson
+import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.http_pool import DATABASE_HEADER
 
+log = structlog.get_logger()
+
 MISDIRECTED: Final = 421
+TOLD_MAX: Final = 16
 _HEADER: Final = DATABASE_HEADER.lower().encode()
 
 
@@ -25,6 +29,20 @@ class Belonging:
     def __init__(self, app: ASGIApp, database: str) -> None:
         self._app = app
         self._own = database.encode()
+        self._told: set[str] = set()
+
+    def _tell(self, named: str, scope: Scope) -> None:
+        """Once for each other database: whoever started this service may not know that the port was another's."""
+        if named not in self._told and len(self._told) < TOLD_MAX:
+            self._told.add(named)
+            caller, *_ = scope.get("client") or ("unknown",)
+            log.warning(
+                "called by a process of another service; its tasks wait until theirs answers here",
+                caller=caller,
+                path=scope["path"],
+                database=named[:100],
+                own=self._own.decode(),
+            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         named = self._own and scope["type"] == "http" and dict(scope["headers"]).get(_HEADER)
@@ -40,6 +58,7 @@ class Belonging:
         if named == self._own:
             await self._app(scope, receive, marked)
             return
+        self._tell(named.decode("latin-1"), scope)
         error = f"this service works on metadata database {self._own.decode()}, the request is for another one"
         body = orjson.dumps({"error": error})
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

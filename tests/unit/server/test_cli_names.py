@@ -95,7 +95,11 @@ def test_what_else_is_named_and_is_not_there_ends_with_1(url: str, words: str, t
 
 
 def test_of_several_groups_those_that_there_are_are_asked(url: str) -> None:
-    [group] = json.loads(run(url, "supervisor", "stats", "clicks", "--json")[1])
+    def groups() -> list[str]:
+        return list(json.loads(run(url, "supervisor", "stats", "clicks", "--json")[1]))
+
+    eventually(groups)  # a leader that has just taken over has heard no task yet
+    [group] = groups()
     code, said = run(url, "supervisor", "handoff", "clicks", group, "99")
     assert code == 1
     assert said == f"asked groups {group} of clicks to publish\nerror: clicks has no task group 99; it has {group}\n"

@@ -11,6 +11,7 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
+from structlog.testing import capture_logs
 
 from ingest.errors import AttemptRefused, OtherDatabase, OverlordUnreachable
 from ingest.offsets import OffsetMap
@@ -102,11 +103,15 @@ def test_a_task_is_not_ended_by_a_service_that_works_on_another_database(
     fronts: tuple[Front, Front], pool: HttpPool
 ) -> None:
     actions = HttpOverlordActions([fronts[0].url, fronts[1].url], pool, "t", database="another")
-    with pytest.raises(OtherDatabase, match=r"no overlord leads at http.*another metadata database \(in-memory\)"):
-        actions.heartbeat(beat("t"))
-    with pytest.raises(OtherDatabase) as caught:
-        actions.publish(PUBLISH)
+    why = r"no overlord leads at http.*another metadata database \(in-memory\)"
+    with capture_logs() as told:
+        with pytest.raises(OtherDatabase, match=why):
+            actions.heartbeat(beat("t"))
+        with pytest.raises(OtherDatabase) as caught:
+            actions.publish(PUBLISH)
     assert caught.value.effect_known_absent, "it has refused before it looked"
+    calls = [line for line in told if line["event"].startswith("called by a process of another service")]
+    assert [(line["caller"], line["database"], line["own"]) for line in calls] == [("127.0.0.1", "another", OURS)] * 2
     with pytest.raises(AttemptRefused):
         HttpOverlordActions([fronts[0].url], pool, "t", OURS).heartbeat(beat("t"))
 
