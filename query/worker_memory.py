@@ -89,13 +89,15 @@ class Memory:
 
     def finish(self) -> bool:
         """The job is over, and nothing of it is left. What allocators kept is given back to the machine; whether so
-        much address space stays broken up that the next job would find less room: then the process is tired."""
+        much stays (descriptions of files, lookups, address space that is broken up) that the next job would find less
+        room: then the process is tired."""
         self._number = None
         held_bytes, data_bytes = _pages(self._statm)
         if held_bytes > self.limit_bytes // 4:
             self._release()
             held_bytes, data_bytes = _pages(self._statm)
-        return data_bytes - held_bytes - self._slack_bytes > self.limit_bytes // 8
+        is_broken_up = data_bytes - held_bytes - self._slack_bytes > self.limit_bytes // 8
+        return is_broken_up or held_bytes > self.limit_bytes // 2
 
     def _release(self) -> None:
         if self._engine_allocator is not None:

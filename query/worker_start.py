@@ -26,8 +26,7 @@ _OWN = {
     "ARROW_IO_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    # Each arena keeps what was given back to it, where no other finds it.
-    "MALLOC_ARENA_MAX": "2",
+    # Neither grows with what is freed, so that memory goes back.
     "MALLOC_TRIM_THRESHOLD_": str(16 << 20),
     "MALLOC_MMAP_THRESHOLD_": str(1 << 20),
 }

@@ -33,7 +33,7 @@ LARGE = {
     "JSON of all rows": "SELECT length(json_group_array(i)::VARCHAR) FROM range(5000000) t(i)",
     "a list of texts": "SELECT len(list('some text of length ' || i)) FROM range(10000000) x(i)",
     "columns of numbers": f"SELECT {_NUMBERS} FROM range(100000) t(i)",
-    "columns of texts": f"SELECT {_TEXTS} FROM range(50000) t(i)",
+    "columns of texts": f"SELECT {_TEXTS} FROM range(20000) t(i)",
     "a cross join": "SELECT count(DISTINCT a.i * b.j) FROM range(20000) a(i), range(1000) b(j)",
     "different texts": "SELECT count(*) FROM (SELECT DISTINCT i::VARCHAR || repeat('x', 90) FROM range(5000000) t(i))",
     "different numbers": "SELECT count(DISTINCT i) FROM range(50000000) t(i)",

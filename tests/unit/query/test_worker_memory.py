@@ -92,7 +92,8 @@ def test_a_job_is_ended_when_the_process_nears_its_limit() -> None:
     memory.watch()
     memory.begin(7)
     assert came.wait(20) and set(ended) == {7} and memory.is_starved(7) and not memory.is_starved(8)
-    memory.finish()
+    assert memory.finish(), "what stays would leave no room for another"
+    assert not Memory(1 << 40, end).finish()
 
 
 @pytest.mark.slow
