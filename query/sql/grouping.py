@@ -26,13 +26,15 @@ _SET_NODES: dict[type[exp.Expr], str] = {exp.GroupingSets: "GROUPING SETS", exp.
 class Grouping:
     """How rows are grouped: ``keys`` maps the text of a key to the term that stands for it afterwards.
 
-    A multi-value key is spread over one row per member first: ``spreads`` are those lateral items.
+    A multi-value key is spread over one row per member first: ``spreads`` are those lateral items. ``in_sets``: not
+    every row told is a group by all of the keys.
     """
 
     keys: dict[str, Term]
     sql: str
     spreads: list[str] = field(default_factory=list)
     by_distinct: bool = False
+    in_sets: bool = False
     has_sets: bool = False
 
     def add(self, rows: Frame, term: Term, tree: exp.Expr | None = None) -> str:
@@ -86,10 +88,12 @@ def _cast_key(rows: Frame, tree: exp.Expr | None) -> Term | None:
 def group_keys(rows: Frame, group: exp.Expr, items: Items, aliases: dict[str, exp.Expr]) -> Grouping:
     """Reads a GROUP BY clause."""
     refuse_parts(group, frozenset({"expressions", *_SETS}))
-    if len(group.expressions) == 1 and not any(group.args.get(name) for name in _SETS):
+    in_sets = any(group.args.get(name) for name in _SETS)
+    if len(group.expressions) == 1 and not in_sets:
         # The planner of Druid drops constant keys, but never the last one.
         rows.pinned = {}
-    reader = _Reader(rows, items, aliases, Grouping({}, ""))
+    in_sets = in_sets or any(type(tree) in _SET_NODES for tree in group.expressions)
+    reader = _Reader(rows, items, aliases, Grouping({}, "", in_sets=in_sets))
     parts = [reader.part(tree) for tree in group.expressions]
     for name in _SETS:
         for tree in group.args.get(name) or []:

@@ -52,7 +52,9 @@ def _ties(tree: exp.Select, grouping: Grouping, terms: list[Term], *, is_ordered
         return []
     texts = [term.sql for term in terms]
     keys = [key.sql for key in grouping.keys.values() if not key.is_constant]
-    return [str(texts.index(key) + 1) if key in texts else key for key in keys]
+    named = [str(texts.index(key) + 1) if key in texts else key for key in keys]
+    # A group of null comes before the total over that key.
+    return [*named, *(f"grouping({key})" for key in keys if grouping.in_sets)]
 
 
 def _ordered_by(frame: Frame, tree: exp.Select, ordered: exp.Expr, terms: list[Term], is_first: bool) -> str | None:

@@ -198,8 +198,8 @@ def test_as_many_rows_fulfil_a_condition_on_a_list_as_in_druid(world: World) -> 
 def test_statements_about_lists_have_the_answers_of_druid(state: str, request: pytest.FixtureRequest) -> None:
     found_by, cases, wrong = request.getfixturevalue(state), recorded("sql"), []
     for case in cases:
-        if state == "live" and ("GROUP BY" not in case["sql"] or "FROM lr" in case["sql"] or "FROM lo" in case["sql"]):
-            # Rows of two batches do not roll up before they are merged.
+        if state == "live" and ("GROUP BY" not in case["sql"] or "FROM l " not in case["sql"]):
+            # Rows of two batches do not roll up before they are merged, and of numbers the statement alone decides.
             continue
         types, *rows = found_by.told(case["sql"])
         if types != case["types"] or not same_bag(case["rows"], rows, 1e-6):

@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -252,12 +253,7 @@ def stored_rows(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(repr([s, *(row[n] for n in ("d", "j", "id", "sum"))]) for s, row in zip(texts, rows, strict=True))
 
 
-@settings(max_examples=5, deadline=None)
-@example([[{**NOTHING, "a": []}], [{**NOTHING, "a": None}]])
-@example([[{**NOTHING, "a": []}, {**NOTHING, "a": [1, 2]}], [{**NOTHING, "a": None}]])
-@example([[{**NOTHING, "s": text, "d": zero} for text in TEXTS for zero in (0.0, -0.0)]])
-@given(st.lists(st.lists(ROLLED_EVENT, min_size=1, max_size=12), min_size=1, max_size=3))
-def test_rolled_up_rows_answer_the_same_live_and_published(batches: list[list[dict[str, Any]]]) -> None:
+def assert_same_rolled_up(batches: list[list[dict[str, Any]]]) -> None:
     events = [[{"t": BASE + at, "j": None, "a": None, "d": None, **e} for at, e in enumerate(one)] for one in batches]
     spec = spec_of(ROLLED_UP)
     in_memory, spilled, published = both(spec, events)
@@ -268,3 +264,22 @@ def test_rolled_up_rows_answer_the_same_live_and_published(batches: list[list[di
     assert not any(row["s"] == [] or repr(row["d"]) == "-0.0" for row in [*in_memory, *spilled, *published])
     if len(events) == 1:
         assert stored_rows(in_memory) == stored_rows(spilled) == stored_rows(published) == sampled_rows(events[0])
+
+
+ROLLED_BATCHES = st.lists(st.lists(ROLLED_EVENT, min_size=1, max_size=12), min_size=1, max_size=3)
+
+
+@settings(max_examples=5, deadline=None)
+@example([[{**NOTHING, "a": []}], [{**NOTHING, "a": None}]])
+@example([[{**NOTHING, "a": []}, {**NOTHING, "a": [1, 2]}], [{**NOTHING, "a": None}]])
+@example([[{**NOTHING, "s": text, "d": zero} for text in TEXTS for zero in (0.0, -0.0)]])
+@given(ROLLED_BATCHES)
+def test_rolled_up_rows_answer_the_same_live_and_published(batches: list[list[dict[str, Any]]]) -> None:
+    assert_same_rolled_up(batches)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(ROLLED_BATCHES)
+def test_rolled_up_rows_of_many_tables_answer_the_same_live_and_published(batches: list[list[dict[str, Any]]]) -> None:
+    assert_same_rolled_up(batches)

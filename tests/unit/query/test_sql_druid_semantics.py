@@ -66,6 +66,8 @@ def test_a_limit_takes_groups_that_are_equal_in_the_order_of_their_keys() -> Non
         assert ask("SELECT COUNT(*), s FROM t GROUP BY s LIMIT 2 OFFSET 1", rows) == [[1, "a"], [1, "b"]]
         assert ask("SELECT DISTINCT n, s FROM t ORDER BY n LIMIT 2", rows) == [[1, None], [1, "a"]]
         assert ask("SELECT DISTINCT COUNT(*) FROM t GROUP BY s ORDER BY 1 LIMIT 2", rows) == [[1]]
+        sets = "SELECT s, n, GROUPING(s, n), COUNT(*) FROM t WHERE s IS NULL GROUP BY CUBE(s, n) ORDER BY 4 LIMIT 3"
+        assert ask(sets, rows) == [[None, None, 1, 1], [None, None, 3, 1], [None, 1, 0, 1]]
 
 
 def test_quantiles_are_those_of_the_values() -> None:
