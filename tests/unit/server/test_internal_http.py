@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from ingest.errors import AttemptRefused, OtherDatabase, OverlordUnreachable
@@ -44,13 +46,14 @@ class Front:
 
     def stop(self) -> None:
         self.overlord.stop()
-        self._server.should_exit = True
+        self._server.should_exit = self._server.force_exit = True
         self._thread.join(5)
 
 
-@pytest.fixture
-def fronts(tmp_path: Path) -> Iterator[tuple[Front, Front]]:
-    system = System(tmp_path)
+@contextmanager
+def two_fronts(root: Path) -> Iterator[tuple[Front, Front]]:
+    """One that leads and a standby."""
+    system = System(root)
     one, two = Front(system, "one"), Front(system, "two")
     one.overlord.start()
     eventually(lambda: one.overlord.is_leading)
@@ -58,6 +61,13 @@ def fronts(tmp_path: Path) -> Iterator[tuple[Front, Front]]:
     yield one, two
     two.stop()
     one.stop()
+
+
+@pytest.fixture(scope="module")
+def fronts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Front, Front]]:
+    """For tests that leave the leader where it is."""
+    with two_fronts(tmp_path_factory.mktemp("fronts")) as found:
+        yield found
 
 
 @pytest.fixture
@@ -77,13 +87,13 @@ def test_a_client_finds_the_leader_among_all(fronts: tuple[Front, Front], pool: 
     assert workers.beat(WorkerHeartbeat("w", "w:1", 1, True, (), ())).generation == 1
 
 
-def test_a_client_follows_to_the_next_leader(fronts: tuple[Front, Front], pool: HttpPool) -> None:
-    leader, standby = fronts
-    workers = HttpWorkers([leader.url, standby.url], pool, SECRET)
-    workers.beat(WorkerHeartbeat("w", "w:1", 1, True, (), ()))
-    leader.stop()
-    eventually(lambda: standby.overlord.is_leading)
-    assert workers.beat(WorkerHeartbeat("w", "w:1", 1, True, (), ())).generation == 2
+def test_a_client_follows_to_the_next_leader(tmp_path: Path, pool: HttpPool) -> None:
+    with two_fronts(tmp_path) as (leader, standby):
+        workers = HttpWorkers([leader.url, standby.url], pool, SECRET)
+        workers.beat(WorkerHeartbeat("w", "w:1", 1, True, (), ()))
+        leader.stop()
+        eventually(lambda: standby.overlord.is_leading)
+        assert workers.beat(WorkerHeartbeat("w", "w:1", 1, True, (), ())).generation == 2
 
 
 def test_an_unknown_token_is_refused(fronts: tuple[Front, Front], pool: HttpPool) -> None:
@@ -116,33 +126,34 @@ def test_a_task_is_not_ended_by_a_service_that_works_on_another_database(
         HttpOverlordActions([fronts[0].url], pool, "t", OURS).heartbeat(beat("t"))
 
 
-@pytest.mark.parametrize("status", [200, 403, 404, 409, 500])
-def test_a_task_believes_no_answer_that_does_not_say_whose_it_is(pool: HttpPool, status: int) -> None:
-    other = Listening(PlainTextResponse('{"error": "no attempt has this token"}', status))
-    actions = HttpOverlordActions([f"http://{other.address}"], pool, "t", OURS)
-    with pytest.raises(OtherDatabase, match=f"another service listens there .status {status}"):
-        actions.heartbeat(beat("t"))
-    assert actions.publish(PUBLISH).outcome is PublishOutcome.UNKNOWN, "it may stand before ours"
-    other.stop()
+def test_a_task_believes_no_answer_that_does_not_say_whose_it_is(pool: HttpPool) -> None:
+    status = 503
 
+    async def other(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse('{"error": "no attempt has this token"}', status)(scope, receive, send)
 
-def test_a_service_that_has_no_name_yet_is_one_that_starts(pool: HttpPool) -> None:
-    other = Listening(PlainTextResponse("starting", 503))
+    listening = Listening(other)
+    actions = HttpOverlordActions([f"http://{listening.address}"], pool, "t", OURS)
     with pytest.raises(OverlordUnreachable) as caught:
-        HttpOverlordActions([f"http://{other.address}"], pool, "t", OURS).publish(PUBLISH)
-    assert type(caught.value) is OverlordUnreachable and caught.value.effect_known_absent
-    other.stop()
+        actions.publish(PUBLISH)
+    assert type(caught.value) is OverlordUnreachable and caught.value.effect_known_absent, "ours may be starting"
+    for status in (200, 403, 404, 409, 500):
+        with pytest.raises(OtherDatabase, match=f"another service listens there .status {status}"):
+            actions.heartbeat(beat("t"))
+        assert actions.publish(PUBLISH).outcome is PublishOutcome.UNKNOWN, "it may stand before ours"
+    listening.stop()
 
 
 def test_a_worker_gets_no_orders_from_an_overlord_of_another_database(
     fronts: tuple[Front, Front], pool: HttpPool
 ) -> None:
     workers = HttpWorkers([fronts[0].url], pool, SECRET)
+    theirs = WorkerHeartbeat("theirs", "w:1", 1, True, (), (), database="another")
     with pytest.raises(OtherDatabase):
-        workers.beat(WorkerHeartbeat("w", "w:1", 1, True, (), (), database="another"))
+        workers.beat(theirs)
     with pytest.raises(OtherDatabase, match="belong to database another, not to in-memory"):
-        fronts[0].overlord.beat(WorkerHeartbeat("w", "w:1", 1, True, (), (), database="another"))
-    assert fronts[0].overlord.workers() == []
+        fronts[0].overlord.beat(theirs)
+    assert "theirs" not in {beat.worker for beat, _ in fronts[0].overlord.workers()}
     for mine in ("", OURS):
         assert workers.beat(WorkerHeartbeat("w", "w:1", 1, True, (), (), database=mine)).database == OURS
 
