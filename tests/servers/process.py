@@ -36,29 +36,54 @@ def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def free_ports(count: int, below: int = 0) -> list[int]:
-    """Returns ports that are free now; with ``below`` each PORT + 10000 is free as well."""
-    held: list[socket.socket] = []
+# Below what the kernel gives to outgoing connections (32768 and up on Linux), which would take a port between its
+# choice and its server's start, or while its server is down.
+_PLAIN = range(2_000, 12_000)
+_DOUBLE = range(12_000, 22_000)
+_BLOCK = 50
+_left: dict[range, list[int]] = {}
+
+
+def free_ports(count: int, double: bool = False) -> list[int]:
+    """Ports that are free now and that no other test of this machine is given while this process lives.
+
+    With ``double`` each PORT + 10000 is free as well.
+    """
+    wanted = _DOUBLE if double else _PLAIN
     out: list[int] = []
     while len(out) < count:
-        first = socket.socket()
-        port = 0
-        if below:
-            port = int.from_bytes(os.urandom(2), "big") % (below - 12000) + 12000
-        try:
-            first.bind(("127.0.0.1", port))
-            if below:
-                second = socket.socket()
-                held.append(second)
-                second.bind(("127.0.0.1", port + 10000))
-        except OSError:
-            first.close()
-            continue
-        held.append(first)
-        out.append(first.getsockname()[1])
-    for each in held:
-        each.close()
+        left = _left.setdefault(wanted, [])
+        if not left:
+            left.extend(_leased(wanted))
+        port = left.pop()
+        if _is_free(port) and (not double or _is_free(port + 10_000)):
+            out.append(port)
     return out
+
+
+def _leased(wanted: range) -> range:
+    """A block of ports that is this process's until it ends: the kernel knows whose by the name of a socket."""
+    blocks = [wanted[at : at + _BLOCK] for at in range(0, len(wanted), _BLOCK)]
+    first = os.getpid() % len(blocks)
+    for block in blocks[first:] + blocks[:first]:
+        lease = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            lease.bind(f"\0siltstone-test-ports-{block.start}")
+        except OSError:
+            lease.close()
+            continue
+        lease.detach()  # open as long as the process
+        return block
+    raise RuntimeError(f"other tests hold all ports from {wanted.start} to {wanted.stop - 1}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def running(pid: int) -> bool:

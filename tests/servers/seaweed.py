@@ -28,7 +28,7 @@ class Seaweed(Server):
 
     def __init__(self, home: Path, bucket: str = "segments") -> None:
         super().__init__(home)
-        self.ports = free_ports(6, below=22000)
+        self.ports = free_ports(6, double=True)
         self.bucket = bucket
         self.endpoint = f"http://127.0.0.1:{self.ports[3]}"
         self.key = "test"
