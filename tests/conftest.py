@@ -1,5 +1,6 @@
 """Fixtures that open something, all started on first use, how hypothesis searches, and how the fast set runs."""
 
+import gc
 import os
 import sys
 
@@ -36,3 +37,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses = FAST_WORKERS
         # Each has a stretch of neighbours, whose fixtures it makes once, and takes from others when it is through.
         config.option.dist = "worksteal"
+
+
+def pytest_collection_finish() -> None:
+    """Modules and the thousands of tests stay until the end: nobody need look through them for garbage."""
+    gc.freeze()
