@@ -25,7 +25,7 @@ _NUMBERS = {"long": BIGINT, "double": DOUBLE, "float": FLOAT}
 _SIMPLE = re.compile(r"(long|double|float|string)(Sum|Min|Max|First|Last|Any|Mean|FirstFold|LastFold)")
 _OLD_NAMES = {"min": "doubleMin", "max": "doubleMax"}
 _OF_NUMBERS = ("Sum", "Min", "Max", "Mean")
-_FOLDED = {"Sum": "list_sum", "Min": "list_min", "Max": "list_max", "Mean": "list_avg"}
+_FOLDED = {"Sum": "list_sum", "Min": "list_min", "Max": "list_max"}
 _REFUSED = """
 javascript stringFirstFold stringLastFold longFirstFold longLastFold doubleFirstFold doubleLastFold
 floatFirstFold floatLastFold sqlFirst distinctCount spectatorHistogram spectatorHistogramTimer
@@ -142,7 +142,7 @@ class _Call:
             found = self.rows.column(self.part.text("fieldName"))
         if self.type == VARCHAR:
             return one_text(found) if found.type.multi and found.family is Family.STRING else as_string(found)
-        several = found.type.multi and self.kind not in _OF_NUMBERS
+        several = found.type.multi and self.kind not in _FOLDED
         if several or found.family in (Family.ARRAY, Family.COMPLEX):
             raise InvalidQuery(f"{self.part.path}: {self.part.type} of a column of {found.type.druid} is not possible")
         if found.type.multi and not found.lists and not self.part.has("expression"):

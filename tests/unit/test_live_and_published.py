@@ -279,7 +279,8 @@ def test_rolled_up_rows_answer_the_same_live_and_published(batches: list[list[di
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@pytest.mark.timeout(900)
+@settings(max_examples=100, deadline=None)
 @given(ROLLED_BATCHES)
 def test_rolled_up_rows_of_many_tables_answer_the_same_live_and_published(batches: list[list[dict[str, Any]]]) -> None:
     assert_same_rolled_up(batches)

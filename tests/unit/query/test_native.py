@@ -236,6 +236,7 @@ def test_a_query_of_another_type_than_groupby_tells_the_same_sum() -> None:
         ({"aggregations": summed("longSun", "id")}, "aggregations[0].type: 'longSun'"),
         ({"aggregations": [{"type": "longSum", "fieldName": "id"}]}, "aggregations[0].name"),
         ({"aggregations": summed("longFirst", "tags")}, "longFirst of a column"),
+        ({"aggregations": summed("doubleMean", "tags")}, "doubleMean of a column"),
         ({"dataSource": {"type": "lookup", "lookup": "l"}}, "Lookup 'l' not found"),
         ({"dataSource": None}, "dataSource"),
         ({"filter": {"type": "javascript"}}, "'javascript' is not supported"),
