@@ -31,18 +31,16 @@ _TICK_S = 0.05
 _REST_AFTER_MS = 1_000  # so long after the last query it is no longer looked for late ones
 _START_AGAIN_MS = 1_000
 _SPARE_RESTS_MS = 30_000  # so long after its last query a worker beyond the usual number ends
-_LONG_BYTES = 64 << 20
-"""A query that has told so many bytes is long, however few rows it reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
     """``workers`` processes of ``threads`` threads and ``memory_bytes`` each; ``temp_bytes`` bounds what one spills.
 
-    ``queued`` queries at most wait for a worker.
-    One that reads ``long_rows``, or has run for ``long_ms``, counts as long (``query.lanes``); while all workers are
-    held by such, up to ``spare`` more stand by for short ones. ``grace_ms`` after it was told to stop, a worker is
-    killed. ``nice`` is what the workers' priority falls behind that of tasks (0 to 19): reading goes before asking.
+    ``queued`` queries at most wait for a worker. One that reads ``long_rows``, has run for ``long_ms`` or told
+    ``long_bytes`` counts as long (``query.lanes``); while all workers are held by such, up to ``spare`` more stand by
+    for short ones. ``grace_ms`` after it was told to stop, a worker is killed. ``nice`` is what the workers' priority
+    falls behind that of tasks (0 to 19): reading goes before asking.
     """
 
     workers: int = 2
@@ -54,6 +52,7 @@ class EngineSettings:
     grace_ms: int = 2_000
     long_rows: int = 20_000_000
     long_ms: int = 1_000
+    long_bytes: int = 64 << 20
     spare: int = 1
     nice: int = 0
 
@@ -276,7 +275,9 @@ class Engine:
         """With the lock held: what was taken for short and is not counts as long from now on."""
         for run in self._runs:
             has_run_ms = now_ms - run.begun_ms
-            if not run.is_long and (has_run_ms >= self._settings.long_ms or run.told_bytes >= _LONG_BYTES):
+            if not run.is_long and (
+                has_run_ms >= self._settings.long_ms or run.told_bytes >= self._settings.long_bytes
+            ):
                 run.is_long = True
                 self._lanes.lengthen()
 

@@ -27,9 +27,9 @@ from query.worker_wire import ROOT_FD, Job, WorkerSettings, root_path
 _TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
 _NARROW = frozenset({"BIGINT", "INTEGER", "DOUBLE", "FLOAT", "BOOLEAN", "HUGEINT", "TIMESTAMP WITH TIME ZONE", "DATE"})
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result")
-_WIDE_ROWS, _WIDE_ROWS_MAX = 128, 2_048
-"""Of a batch of texts as the engine converts it, however long they are: the more columns the more rows, for a batch
-costs time by its columns. Small ones are put together."""
+_WIDE_ROWS, _WIDE_ROWS_MAX = 512, 2_048
+"""Of a batch of texts as the engine converts it, however long they are: a quarter of those of its own vectors, or all
+where columns are many, for a batch costs time by its columns. Small ones are put together."""
 _WIDE_BYTES = 2 << 20
 # Statements that were examined and found good, and how long one may be to be remembered.
 _REMEMBERED, _REMEMBERED_CHARS = 256, 10_000
@@ -180,7 +180,7 @@ class Sandbox:
 def _streamed(begun: duckdb.DuckDBPyRelation, batch_rows: int) -> Iterator[pa.Schema | pa.RecordBatch]:
     """The schema and the batches. Rows of texts are converted a few at a time, outside of what the engine counts."""
     is_wide = any(str(kind) not in _NARROW for kind in begun.types)
-    wide_rows = min(_WIDE_ROWS * max(len(begun.types) // 8, 1), _WIDE_ROWS_MAX)
+    wide_rows = min(_WIDE_ROWS * max(len(begun.types) // 16, 1), _WIDE_ROWS_MAX)
     reader = begun.to_arrow_reader(wide_rows if is_wide else batch_rows)
     yield reader.schema
     yield from _gathered(reader, batch_rows) if is_wide else reader

@@ -113,13 +113,23 @@ class Long:
         self.waits.set()
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    settings = EngineSettings(workers=2, threads=1, nice=3, long_ms=100)
-    pool = Engine(settings, [tmp_path / "files"], tmp_path / "spill", SystemClock())
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    folder = tmp_path_factory.mktemp("lanes")
+    settings = EngineSettings(workers=2, threads=1, nice=3, long_ms=100, long_bytes=1 << 20)
+    pool = Engine(settings, [folder / "files"], folder / "spill", SystemClock())
     pool.start()
     yield pool
     pool.stop()
+
+
+def test_all_workers_are_warm_soon_after_the_start_and_after_one_was_killed(engine: Engine) -> None:
+    until(lambda: len(engine._idle) == 2)
+    run = engine.run(ENDLESS, [])
+    os.kill(run.pid, signal.SIGKILL)
+    with pytest.raises(QueryUnavailable):
+        list(run.batches())
+    until(lambda: len(engine._idle) >= 2 and run.pid not in [worker.process.pid for worker in engine._idle])
 
 
 def test_a_short_query_gets_a_worker_while_long_ones_wait_for_it(engine: Engine) -> None:
@@ -159,7 +169,7 @@ def test_a_query_that_has_told_much_is_long_whatever_its_time(engine: Engine) ->
     batches = run.batches()
     while not run.is_long:
         next(batches)
-    assert run.told_bytes >= 64 << 20
+    assert run.told_bytes >= 1 << 20
     run.close()
 
 
@@ -191,15 +201,6 @@ def test_no_query_waits_for_a_worker_that_is_starting_while_a_warm_one_comes_fre
             assert not waiting.is_alive()
     finally:
         pool.stop()
-
-
-def test_all_workers_are_warm_soon_after_the_start_and_after_one_was_killed(engine: Engine) -> None:
-    until(lambda: len(engine._idle) == 2)
-    run = engine.run(ENDLESS, [])
-    os.kill(run.pid, signal.SIGKILL)
-    with pytest.raises(QueryUnavailable):
-        list(run.batches())
-    until(lambda: len(engine._idle) == 2)
 
 
 def until(condition: Callable[[], bool]) -> None:
