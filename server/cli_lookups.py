@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,7 +73,9 @@ def _loaded(client: siltstone.Client, name: str, tier: str, wait_s: int) -> tupl
     """Whether every query node has it, or why one cannot, as soon as that is known."""
     end = time.monotonic() + wait_s
     while True:
-        told = client.lookup_troubles(name, tier)
+        told: dict[str, Any] = {}
+        with suppress(siltstone.ApiError):  # it is stored all the same; a Druid knows of it a while later only
+            told = client.lookup_troubles(name, tier)
         if told.get("loaded") or told.get("troubles") or time.monotonic() >= end:
             return bool(told.get("loaded")), told.get("troubles", {})
         time.sleep(LOOK_S)

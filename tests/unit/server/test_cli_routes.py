@@ -83,7 +83,8 @@ class _Handler(BaseHTTPRequestHandler):
         answer = ANSWERS.get(asked, {})
         is_ill = isinstance(answer, dict) and answer.get("healthy") is False
         content = json.dumps(answer).encode()
-        self.send_response(404 if self.path.endswith("/none") else 503 if is_ill else 200)
+        is_none = self.path.endswith("/none") or "/status/none/" in self.path
+        self.send_response(404 if is_none else 503 if is_ill else 200)
         self.send_header("content-length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
@@ -278,6 +279,9 @@ def test_a_lookup_is_put_from_a_file_also_as_the_first_one(service: Service, tmp
     assert "stored names; the query nodes have not all" in run(
         service, "lookups", "put", "names", str(file), "--wait=0"
     )
+    said = run(service, "lookups", "put", "names", str(file), "--wait=0", "--tier=none")
+    assert "stored names; the query nodes have not all" in said, "it is stored, whatever is said of it afterwards"
+    del service.asked[3:]
     asked = (f"GET {L}/status/__default/names?detailed=true", None)
     assert service.asked == [(f"POST {L}/config", {}), (f"POST {L}/config/__default/names", LOOKUP), asked]
 
