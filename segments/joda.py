@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from segments.civil import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, days_from_civil, days_in_month
@@ -31,6 +32,7 @@ _KNOWN: Final = "yYuxwMdDeEaHhkKmsSzZG"
 _TOKEN: Final = re.compile(r"(?P<letter>[A-Za-z])(?P=letter)*|'(?P<quoted>(?:[^']|'')*)'|(?P<other>[^A-Za-z'])")
 
 
+@lru_cache(maxsize=256)
 def compile_pattern(pattern: str) -> Callable[[str], int]:
     """A parser from text to milliseconds UTC that raises ``InvalidInterval`` where the text does not fit.
 

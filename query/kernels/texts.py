@@ -10,12 +10,17 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
+from query.kernels.java_format import formatted_json
 from query.kernels.kernel import Kernel
+from segments.errors import InvalidInterval
+from segments.joda import compile_pattern
 
 _TEXTS = pa.list_(pa.string())
 _DIGITS = re.compile(r"[+-]?[0-9A-Za-z]{1,70}")
@@ -104,6 +109,23 @@ def _of_base64(text: str) -> str | None:
         return None
 
 
+def _time_of(text: str, pattern: str) -> int | None:
+    """The milliseconds that a text says in a Joda pattern, on the clock of UTC unless it names another."""
+    try:
+        return compile_pattern(pattern)(text)
+    except (InvalidInterval, OverflowError, ValueError):
+        return None
+
+
+def _zone_letters(time_ms: int, zone: str) -> str:
+    """What a zone is called at a time: PST; its offset where it has no letters."""
+    try:
+        name = datetime.fromtimestamp(time_ms // 1000, ZoneInfo(zone)).tzname() or zone
+    except (ValueError, OverflowError, OSError, ZoneInfoNotFoundError):
+        return zone
+    return name if name[0] not in "+-" else f"{name[:3]}:{name[3:] or '00'}"
+
+
 def _matches(text: str, pattern: str) -> bool:
     return re.search(pattern, text, re.ASCII) is not None
 
@@ -121,6 +143,9 @@ KERNELS = {
     "text_json_paths": Kernel(_alone(_json_paths, _TEXTS), ("VARCHAR",), "VARCHAR[]"),
     "text_in_subnet": Kernel(_with_one(_in_subnet, pa.bool_()), ("VARCHAR", "VARCHAR"), "BOOLEAN"),
     "text_long": Kernel(_with_one(_long, pa.int64()), ("VARCHAR", "BIGINT"), "BIGINT"),
+    "text_formatted": Kernel(_with_one(formatted_json, pa.string()), ("VARCHAR", "VARCHAR"), "VARCHAR"),
+    "time_of_text": Kernel(_with_one(_time_of, pa.int64()), ("VARCHAR", "VARCHAR"), "BIGINT"),
+    "time_zone_letters": Kernel(_with_one(_zone_letters, pa.string()), ("BIGINT", "VARCHAR"), "VARCHAR"),
     "text_of_base64": Kernel(_alone(_of_base64, pa.string()), ("VARCHAR",), "VARCHAR"),
     "text_matches": Kernel(_with_one(_matches, pa.bool_()), ("VARCHAR", "VARCHAR"), "BOOLEAN"),
     "text_extracted": Kernel(_with_two(_extracted, pa.string()), ("VARCHAR", "VARCHAR", "BIGINT"), "VARCHAR"),

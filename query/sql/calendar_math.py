@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from query.errors import InvalidQuery
 from segments.civil import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, add_months, month_number, month_start_ms, parse_iso_ms
 from segments.errors import InvalidValue
+from segments.joda import compile_pattern
 from segments.truncation import fixed_offset_ms, offset_ms, to_utc_ms, zone_of
 
 WEEK_ANCHOR_MS = 4 * DAY_MS  # Monday, 1970-01-05
@@ -89,8 +90,18 @@ def parse_time_ms(text: str, zone: str) -> int | None:
     try:
         value_ms = parse_iso_ms(text.strip())
     except InvalidValue:
-        return None
+        return _rare_time_ms(text, zone)
     return value_ms if _HAS_ZONE.search(text.strip()) else to_utc_ms(value_ms, zone)
+
+
+def _rare_time_ms(text: str, zone: str) -> int | None:
+    """A day by single digits, week or number, which ISO 8601 or Druid's reader allow besides."""
+    for pattern in ("yyyy-M-d", "xxxx-'W'ww-e", "xxxx-'W'ww", "yyyy-DDD"):
+        try:
+            return to_utc_ms(compile_pattern(pattern)(text), zone)
+        except InvalidValue:
+            continue
+    return None
 
 
 def floor_to_day_ms(value_ms: int, zone: str) -> int:

@@ -18,6 +18,11 @@ _SHORT = 40
 _MEMBER = "member_of_condition"
 _INTEGER = "'[+-]?[0-9]+'"
 _NUMBER = "'[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?'"
+_SHORT_TIME = "'[0-9]{4}(-[0-9]{1,2}(-[0-9]{1,2}([T ][0-9]{1,2}(:[0-9]{1,2}(:[0-9]{1,2})?)?)?)?)?'"
+_SHORTER = (
+    "['%Y', '%Y-%m', '%Y-%m-%d', '%Y-%m-%dT%H', '%Y-%m-%d %H', '%Y-%m-%dT%H:%M', '%Y-%m-%d %H:%M', "
+    "'%Y-%m-%dT%H:%M:%S', '%Y-%m-%d %H:%M:%S']"
+)
 _TIME = "'[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?)?'"
 
 
@@ -194,8 +199,15 @@ def text_to_time(sql: str, zone: str) -> Term:
     """A text in ISO 8601 or SQL form as a time; NULL when it is neither."""
     zoned = f"epoch_ms(TRY_CAST({sql} AS TIMESTAMPTZ))"
     plain = cal.utc(f"epoch_ms(TRY_CAST({sql} AS TIMESTAMP))", zone)
+    shorter = cal.utc(f"epoch_ms(try_strptime({sql}, {_SHORTER}))", zone)
+    week = f"CASE WHEN len({sql}) < 10 THEN {sql} || '-1' ELSE {sql} END"
+    of_year = cal.utc(f"epoch_ms(try_strptime({sql}, '%Y-%j'))", zone)
+    of_week = cal.utc(f"epoch_ms(try_strptime({week}, '%G-W%V-%u'))", zone)
     return t.expression(
         f"CASE WHEN regexp_full_match({sql}, {_TIME}) THEN {plain} "
+        f"WHEN regexp_full_match({sql}, {_SHORT_TIME}) THEN {shorter} "
+        f"WHEN regexp_full_match({sql}, '[0-9]{{4}}-[0-9]{{3}}') THEN {of_year} "
+        f"WHEN regexp_full_match({sql}, '[0-9]{{4}}-W[0-9]{{2}}(-[1-7])?') THEN {of_week} "
         f"WHEN regexp_full_match({sql}, {_TIME[:-1]}(Z|[+-][0-9]{{2}}:?[0-9]{{2}})') THEN {zoned} END",
         SqlType("TIMESTAMP"),
     )

@@ -10,9 +10,10 @@ from query.sql.casts import as_number, as_string, cast_to
 from query.sql.frame import MANY, Frame, scalar
 from query.sql.functions_time import constant_text
 from query.sql.term import Term
-from query.sql.types import BIGINT, DOUBLE, VARCHAR
+from query.sql.types import BIGINT, DOUBLE, VARCHAR, Family
 
-_CONVERSION = re.compile(r"%([-+ 0]*\d*(?:\.\d+)?)(.)|[^%]+", re.DOTALL)
+_CONVERSION = re.compile(r"%([-#+ 0,(<$]*\d*[$]?[-#+ 0,(<]*\d*(?:\.\d+)?)(.)", re.DOTALL)
+_PLAIN = re.compile(r"(?:[^%]|%s|%%)*", re.DOTALL)
 _PADDED_MAX = 10_000
 _SIZES = {
     "BINARY_BYTE": (1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")),
@@ -23,28 +24,37 @@ _SIZES = {
 
 @scalar("STRING_FORMAT", least=1, most=MANY)
 def _string_format(frame: Frame, terms: list[Term]) -> Term:
-    pattern, waiting, values = constant_text(terms[0], "the pattern of STRING_FORMAT"), list(terms[1:]), []
+    pattern, values = constant_text(terms[0], "the pattern of STRING_FORMAT"), terms[1:]
+    if not values:
+        return terms[0].typed(VARCHAR)
     padded = 0
     for match in _CONVERSION.finditer(pattern):
-        kind = match[2]
-        if kind in (None, "%"):
-            continue
-        if kind not in "sdfxe":
-            raise UnsupportedQuery(f"STRING_FORMAT conversion {match[0]!r} is not supported")
+        if match[2] in ("t", "T"):
+            raise UnsupportedQuery(f"STRING_FORMAT conversion {match[0]!r} is not supported; use TIME_FORMAT")
         # What is padded lies outside of the memory that the engine counts.
         padded += sum(map(int, re.findall(r"\d+", match[1])))
         if padded > _PADDED_MAX:
             raise ResourceLimitExceeded(f"STRING_FORMAT pads to more than {_PADDED_MAX} characters")
-        if not waiting:
-            raise InvalidQuery("STRING_FORMAT has more conversions than arguments")
-        values.append(_value(frame, kind, waiting.pop(0)))
-    return t.call("printf", VARCHAR, t.text_sql(pattern), *values)
+    asked = pattern.replace("%%", "").count("%s")
+    if _PLAIN.fullmatch(pattern) is not None and asked <= len(values):
+        texts = [f"coalesce({as_string(one, frame.zone).sql}, 'null')" for one in values[:asked]]
+        return t.call("printf", VARCHAR, t.text_sql(pattern), *texts)
+    listed = f"CAST(json_array({', '.join(map(_value, values))}) AS VARCHAR)"
+    return t.call(frame.session.kernel("text_formatted"), VARCHAR, listed, terms[0].sql)
 
 
-def _value(frame: Frame, kind: str, operand: Term) -> str:
-    if kind == "s":
-        return f"coalesce({as_string(operand, frame.zone).sql}, 'null')"
-    return cast_to(as_number(operand), BIGINT if kind in "dx" else DOUBLE).sql
+def _value(operand: Term) -> str:
+    """A value as Java has it: a truth value and a time are longs."""
+    if operand.is_null:
+        return "NULL"
+    if operand.family is Family.DOUBLE:
+        number = cast_to(operand, DOUBLE).sql
+        return f"CASE WHEN {number} IS NOT NULL THEN json_object('d', CAST({number} AS VARCHAR)) END"
+    if operand.family is Family.STRING:
+        return operand.sql
+    if operand.family in (Family.LONG, Family.BOOLEAN, Family.TIME):
+        return cast_to(operand, BIGINT).sql
+    raise InvalidQuery(f"STRING_FORMAT takes no {operand.type.name}; use ARRAY_TO_STRING or TO_JSON_STRING")
 
 
 def _human_readable(name: str) -> None:

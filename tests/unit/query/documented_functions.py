@@ -178,7 +178,7 @@ TEXTS = [
     F("RIGHT", "RIGHT('abc', 2)", "bc"),
     F("RPAD", "RPAD('abc', 2)", "ab"),
     F("RTRIM", "RTRIM(' a  ')", " a"),
-    F("STRING_FORMAT", "STRING_FORMAT('%s-%05d-%.2f', 'a', 42, 1.5)", "a-00042-1.50", "the conversions s, d, f, e, x"),
+    F("STRING_FORMAT", "STRING_FORMAT('%s-%05d-%.2f', 'a', 42, 1.5)", "a-00042-1.50"),
     F("STRLEN", "STRLEN('abc')", 3, "characters beyond U+FFFF count once, not twice"),
     F("STRPOS", "STRPOS('abc', 'c')", 3),
     F("SUBSTR", "SUBSTR('abcd', 2, 2)", "bc"),
@@ -202,9 +202,9 @@ TIMES = [
     F("TIME_CEIL", f"TIME_CEIL({T}, 'PT1H')", "2024-02-29T13:00:00.000Z"),
     F("TIME_EXTRACT", f"TIME_EXTRACT({T}, 'HOUR', 'Asia/Tokyo')", 21),
     F("TIME_FLOOR", f"TIME_FLOOR({T}, 'P1W')", "2024-02-26T00:00:00.000Z"),
-    F("TIME_FORMAT", f"TIME_FORMAT({T}, 'yyyy/MM/dd HH')", "2024/02/29 12", "no zone names, no eras"),
+    F("TIME_FORMAT", f"TIME_FORMAT({T}, 'yyyy/MM/dd HH')", "2024/02/29 12", "zone names in full (`zzzz`) are refused"),
     F("TIME_IN_INTERVAL", f"TIME_IN_INTERVAL({T}, '2024-02-01/P1M')", True),
-    F("TIME_PARSE", "TIME_PARSE('29/02/2024', 'dd/MM/yyyy')", "2024-02-29T00:00:00.000Z", "no zone names, no eras"),
+    F("TIME_PARSE", "TIME_PARSE('29/02/2024', 'dd/MM/yyyy')", "2024-02-29T00:00:00.000Z"),
     F("TIME_SHIFT", f"TIME_SHIFT({T}, 'P1Y', 1)", "2025-02-28T12:34:56.000Z"),
 ]
 CHOICES = [
