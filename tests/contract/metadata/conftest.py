@@ -19,6 +19,9 @@ from tests.contract.metadata.world import World
 from tests.servers.fixtures import fresh_name
 from tests.servers.postgres import Postgres
 
+# Of the leader, by which a session's limits are chosen: no test here waits for it, and on a busy machine a thread may
+# stand still for seconds in the middle of a transaction.
+PATIENT_MS = 60_000
 SQL_KINDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.integration)]
 
 
@@ -81,7 +84,7 @@ def store(request: pytest.FixtureRequest, new_url: Callable[[str], str]) -> Iter
     if request.param == "memory":
         yield MemoryMetadataStore()
         return
-    opened = open_store(new_url(request.param))
+    opened = open_store(new_url(request.param), lease_ms=PATIENT_MS)
     yield opened
     opened.close()
 

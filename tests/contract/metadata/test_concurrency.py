@@ -22,6 +22,7 @@ from ingest.metadata.sql_streams import is_sequence, lock_stream
 from ingest.metadata.store import MetadataStore, StoreConflict
 from ingest.protocol import PublishOutcome, PublishRequest, StagedFile, StageRequest
 from segments.identity import SegmentId
+from tests.contract.metadata.conftest import PATIENT_MS
 from tests.contract.metadata.world import NOON_MS, SUPERVISOR, TABLE, TOPIC, World, at
 
 T = TypeVar("T")
@@ -30,7 +31,8 @@ T = TypeVar("T")
 @pytest.fixture
 def shared(sql_url: str) -> Iterator[tuple[World, SqlMetadataStore]]:
     """A world, and the same database as another process would open it."""
-    with closing(open_store(sql_url)) as one, closing(open_store(sql_url)) as two:
+    one, two = open_store(sql_url, lease_ms=PATIENT_MS), open_store(sql_url, lease_ms=PATIENT_MS)
+    with closing(one), closing(two):
         world = World(one)
         world.start()
         yield world, two

@@ -12,13 +12,15 @@ from ingest.metadata import tables as t
 from ingest.metadata.engine import WRITING
 from ingest.metadata.records import DesiredState
 from ingest.metadata.sql import open_store
+from tests.contract.metadata.conftest import PATIENT_MS
 from tests.contract.metadata.world import NOON_MS, SUPERVISOR, World
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("sql_url", ["postgres"], indirect=True)
 def test_a_suspend_that_waited_for_a_new_spec_still_finds_its_supervisor(sql_url: str) -> None:
-    with closing(open_store(sql_url)) as store, closing(open_store(sql_url)) as other:
+    store, other = open_store(sql_url, lease_ms=PATIENT_MS), open_store(sql_url, lease_ms=PATIENT_MS)
+    with closing(store), closing(other):
         world = World(store)
         world.start()
         old = store.supervisor(SUPERVISOR)

@@ -18,7 +18,7 @@ from ingest.metadata.memory import MemoryMetadataStore
 from ingest.metadata.sql import SqlMetadataStore, open_store
 from ingest.metadata.store import MetadataStore
 from ingest.protocol import PublishOutcome, SequenceRef
-from tests.contract.metadata.conftest import SQL_KINDS, administer
+from tests.contract.metadata.conftest import PATIENT_MS, SQL_KINDS, administer
 from tests.contract.metadata.world import NOON_MS, SUPERVISOR, TABLE, World, at, audit, following
 from tests.servers.fixtures import fresh_name
 from tests.servers.postgres import Postgres
@@ -93,7 +93,7 @@ def database(request: pytest.FixtureRequest, new_url: Callable[[str], str]) -> D
 
 @pytest.fixture
 def store(database: Database) -> Iterator[SqlMetadataStore]:
-    with closing(open_store(database.url)) as opened:
+    with closing(open_store(database.url, lease_ms=PATIENT_MS)) as opened:
         yield opened
 
 
@@ -230,7 +230,7 @@ def any_store(request: pytest.FixtureRequest, new_url: Callable[[str], str]) -> 
     if request.param == "memory":
         yield MemoryMetadataStore()
         return
-    with closing(open_store(new_url(request.param))) as opened:
+    with closing(open_store(new_url(request.param), lease_ms=PATIENT_MS)) as opened:
         yield opened
 
 
