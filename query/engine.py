@@ -29,6 +29,7 @@ from query.worker_wire import Job, Kind
 _log = structlog.get_logger(__name__)
 _TICK_S = 0.05
 _REST_AFTER_MS = 1_000  # so long after the last query it is no longer looked for late ones
+_REST_LOOK_S = 2.0  # how often it looks then whether workers are there
 _START_AGAIN_MS = 1_000
 _SPARE_RESTS_MS = 30_000  # so long after its last query a worker beyond the usual number ends
 
@@ -261,8 +262,7 @@ class Engine:
                 if not starts and not surplus:
                     # While it looks by itself nobody needs to wake it for each of many short queries.
                     self._owner_looks = postponed or now_ms < rest_ms
-                    rests_s = _SPARE_RESTS_MS / 1000 if self._count > self._settings.workers else None
-                    self._owner_wanted.wait(_TICK_S if self._owner_looks else rests_s)
+                    self._owner_wanted.wait(_TICK_S if self._owner_looks else _REST_LOOK_S)
                     self._owner_looks = True
                 runs = list(self._runs)
             for worker in surplus:
@@ -287,11 +287,15 @@ class Engine:
         return self._settings.workers + (self._settings.spare if held_by_long else 0)
 
     def _surplus(self, now_ms: int) -> list[Worker]:
-        """With the lock held: workers beyond the usual number that have rested for long, taken out of the idle ones."""
-        beyond = max(self._count - self._settings.workers, 0)
-        rested = [worker for worker in self._idle if now_ms - worker.idle_since_ms >= _SPARE_RESTS_MS][:beyond]
-        self._idle = [worker for worker in self._idle if worker not in rested]
-        return rested
+        """With the lock held: idle workers that are not kept, taken out of the others: those that died while nobody
+        used them, and those beyond the usual number that have rested for long."""
+        gone = [worker for worker in self._idle if worker.process.poll() is not None]
+        beyond = max(self._count - len(gone) - self._settings.workers, 0)
+        rested = (one for one in self._idle if one not in gone and now_ms - one.idle_since_ms >= _SPARE_RESTS_MS)
+        gone += itertools.islice(rested, beyond)
+        if gone:
+            self._idle = [worker for worker in self._idle if worker not in gone]
+        return gone
 
     def _start_one(self) -> None:
         """Starts a worker that is counted already. Its owner must not die where the machine gives none: the other

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from query.binding import Function, Relation
 from query.engine import Engine
 from query.lanes import Claim
 from query.runs import Run, Worker
@@ -75,10 +77,13 @@ class WatchedEngine(Engine):
         self.peak_bytes = (int(told["VmHWM"][0]) - int(told["RssFile"][0])) << 10
         super().give_back(run, worker, reusable)
 
-    def rows_of(self, statement: str, limit: int) -> int:
+    def rows_of(
+        self, statement: str, limit: int, relations: Sequence[Relation] = (), functions: Sequence[Function] = ()
+    ) -> int:
         """How many an attack's answer has. Meanwhile the worker had no more memory than its limit."""
         self.peak_bytes = 0
         try:
-            return sum(batch.num_rows for batch in self.run(statement, [], owner=_Forgetting()).batches())
+            run = self.run(statement, relations, owner=_Forgetting(), functions=functions)
+            return sum(batch.num_rows for batch in run.batches())
         finally:
             assert 0 < self.peak_bytes <= limit

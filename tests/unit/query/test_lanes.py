@@ -123,13 +123,22 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     pool.stop()
 
 
-def test_all_workers_are_warm_soon_after_the_start_and_after_one_was_killed(engine: Engine) -> None:
+def test_all_workers_are_warm_soon_after_the_start_and_after_one_was_killed_with_a_query_or_without(
+    engine: Engine,
+) -> None:
     until(lambda: len(engine._idle) == 2)
     run = engine.run(ENDLESS, [])
     os.kill(run.pid, signal.SIGKILL)
     with pytest.raises(QueryUnavailable):
         list(run.batches())
-    until(lambda: len(engine._idle) >= 2 and run.pid not in [worker.process.pid for worker in engine._idle])
+    until(lambda: len(engine._idle) >= 2 and run.pid not in idle_pids(engine))
+    idle = idle_pids(engine)[0]
+    os.kill(idle, signal.SIGKILL)
+    until(lambda: len(engine._idle) >= 2 and idle not in idle_pids(engine))
+
+
+def idle_pids(engine: Engine) -> list[int]:
+    return [worker.process.pid for worker in engine._idle]
 
 
 def test_a_short_query_gets_a_worker_while_long_ones_wait_for_it(engine: Engine) -> None:

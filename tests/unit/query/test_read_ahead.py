@@ -55,12 +55,15 @@ def test_the_worker_is_free_before_the_answer_is_read(engine: Engine, tmp_path: 
     assert ahead.is_over and not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("count", [1, 5_000, 8_192, 9_000, 30_000])
+@pytest.mark.parametrize(
+    ("count", "text_bytes"), [(1, 0), (5_000, 0), (8_192, 0), (9_000, 0), (30_000, 0), (6_000, 800), (30, 2_000_000)]
+)
 def test_an_answer_of_few_batches_holds_no_worker_between_two_of_them(
-    engine: Engine, tmp_path: Path, count: int
+    engine: Engine, tmp_path: Path, count: int, text_bytes: int
 ) -> None:
     """As of a JDBC driver that has taken the first frame of a long list of columns, and thinks."""
-    ahead = ReadAhead(engine.run(f"SELECT i FROM range({count}) t(i)", []), AheadSettings(tmp_path))
+    text = f", repeat('x', {text_bytes})" if text_bytes else ""
+    ahead = ReadAhead(engine.run(f"SELECT i{text} FROM range({count}) t(i)", []), AheadSettings(tmp_path))
     batches = ahead.batches()
     first = next(batches)
     until(lambda: engine.running == 0)

@@ -11,15 +11,19 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ingest.clock import SystemClock
+from query.binding import Function, Relation
 from query.engine import EngineSettings
 from query.errors import QueryUnavailable, ResourceLimitExceeded
 from query.runs import Worker
 from query.worker_memory import Memory
-from query.worker_wire import STARVED_CODE
+from query.worker_wire import STARVED_CODE, root_path
 from tests.unit.query.memory_attacks import LARGE, QUICK, WatchedEngine
+from tests.unit.query.rows import planned
 
 LIMIT = 192 << 20
 ROOMY = "SELECT sum(length(t)) FROM (SELECT DISTINCT i::VARCHAR || repeat('x', 90) AS t FROM range(300000) x(i))"
@@ -109,3 +113,46 @@ def test_no_large_statement_takes_more_memory_than_its_worker_may_have(tmp_path:
             # Whatever it met, the next one finds as much memory as it would have found before.
             assert pool.rows_of(ROOMY, limit) == 1, name
     assert all("rows" in told or "query.memory_limit_bytes" in told for told in outcomes.values())
+
+
+DRUID = (
+    "SELECT APPROX_COUNT_DISTINCT_DS_HLL(s) FROM t",
+    "SELECT n, DS_THETA(s, 65536) FROM t GROUP BY n",
+    "SELECT DS_QUANTILES_SKETCH(d, 32768) FROM t",
+    "SELECT n, DS_QUANTILES_SKETCH(d) FROM t GROUP BY n",
+    "SELECT LISTAGG(s, ',', 100000000) FROM t",
+    "SELECT ARRAY_AGG(s, 1000000000) FROM t",
+    "SELECT ARRAY_AGG(DISTINCT s, 1000000000) FROM t",
+    "SELECT MAX(CHAR_LENGTH(REPEAT(s, 100000))) FROM t",
+)
+CELLS = {"__time": "epoch_ms(i)", "s": "'value number ' || i", "n": "i % 500000", "d": "i * 0.5"}
+
+
+@pytest.mark.slow
+def test_no_aggregate_or_sketch_of_many_values_takes_more_memory_than_its_worker_may_have(tmp_path: Path) -> None:
+    limit = 256 << 20
+    with _engine(tmp_path, limit) as pool:
+        for asked in DRUID:
+            plan = planned(asked)
+            [use] = plan.tables
+            cells = ", ".join(f'{CELLS.get(column.name, "NULL")} AS "{column.internal}"' for column in use.columns)
+            rows = Relation(use.relation, f"SELECT {cells} FROM range(4000000) t(i)")
+            with contextlib.suppress(ResourceLimitExceeded):
+                pool.rows_of(plan.duckdb_sql, limit, [rows], [Function(one.name) for one in plan.functions])
+            assert pool.rows_of("SELECT 1", limit) == 1, asked
+
+
+@pytest.mark.slow
+def test_long_texts_in_files_take_no_more_memory_than_a_worker_may_have(tmp_path: Path) -> None:
+    limit = 256 << 20
+    with _engine(tmp_path, limit) as pool:
+        texts = pa.array([f"{n} " * 100_000 for n in range(300)])
+        # In small row groups and in one, which the engine reads as a whole.
+        for group_rows in (20, 300):
+            name = f"{group_rows}.parquet"
+            pq.write_table(pa.table({"t": texts}), tmp_path / "files" / name, row_group_size=group_rows)
+            rows = Relation("r", f"SELECT * FROM read_parquet('{root_path(0)}/{name}')")
+            for asked in ("SELECT max(length(t)) FROM r", "SELECT t FROM r", "SELECT t FROM r ORDER BY t DESC LIMIT 9"):
+                with contextlib.suppress(ResourceLimitExceeded):
+                    pool.rows_of(asked, limit, [rows])
+                assert pool.rows_of("SELECT 1", limit) == 1, asked
