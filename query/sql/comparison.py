@@ -147,9 +147,9 @@ def _distinct_from(frame: Frame, tree: exp.Expr) -> Term:
 def _is_told(tree: exp.Expr) -> bool:
     """Whether what stands there is a value of rows or groups, not a condition on them."""
     around = tree.parent
-    while isinstance(around, exp.Not | exp.Paren | exp.Alias):
+    while around is not None and not isinstance(around, exp.Where | exp.Filter | exp.Join | exp.Query):
         around = around.parent
-    return isinstance(around, exp.Select | exp.Group)
+    return isinstance(around, exp.Query)
 
 
 @node(exp.Is)

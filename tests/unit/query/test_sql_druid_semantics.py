@@ -70,6 +70,20 @@ def test_a_limit_takes_groups_that_are_equal_in_the_order_of_their_keys() -> Non
         assert ask(sets, rows) == [[None, None, 1, 1], [None, None, 3, 1], [None, 1, 0, 1]]
 
 
+def test_a_multi_value_string_is_null_in_a_group_key_if_it_has_nothing_else() -> None:
+    rows = table(n=[1, 2, 3, 4], mv=[["a", None], ["b"], [], None])
+    missing = [[True, 2]]
+    for rest in (
+        "1 HAVING mv IS NULL",
+        "mv IS NULL HAVING mv IS NULL ORDER BY mv IS NULL",
+        "1 ORDER BY 1 DESC LIMIT 1",
+    ):
+        assert ask(f"SELECT mv IS NULL, COUNT(*) FROM t GROUP BY {rest}", rows) == missing, rest
+    told = "SELECT CASE WHEN mv IS NULL THEN 1 ELSE 0 END FROM t GROUP BY mv IS NULL ORDER BY 1"
+    assert ask(told, rows) == [[0], [1]]
+    assert ask("SELECT COUNT(*) FILTER (WHERE mv IS NULL) FROM t WHERE mv IS NULL", rows) == [[3]]
+
+
 def test_quantiles_are_those_of_the_values() -> None:
     rows = table(n=[1, 2, 3, 4, 5, 6])
     assert ask("SELECT APPROX_QUANTILE_DS(n, 0.5) FROM t", rows) == [[3.0]]
