@@ -15,7 +15,7 @@ PACKAGES := segments ingest query server siltstone migrations
 # $(call step,NAME,COMMAND) runs COMMAND and prints how long it took. COMMAND must hold no comma.
 step = start=$$SECONDS; echo "== $(1)"; $(2); echo "== $(1): $$((SECONDS - start)) s"
 
-.PHONY: help install servers check check-types check-rest test fast nightly simulate chaos bench quickstart serve migrate requirements clean
+.PHONY: help install servers check check-types check-rest integration-parts integration-whole test fast nightly simulate chaos bench quickstart serve migrate requirements clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -59,7 +59,21 @@ fast: install ## the fast tests: no servers, no network
 test: install check ## everything but nightly and benchmarks; installs what is missing
 	@$(call step,servers,$(MAKE) --no-print-directory servers)
 	@$(call step,fast tests,$(RUN)/python -m pytest -q -n $(WORKERS) --dist worksteal)
-	@$(call step,integration tests,$(RUN)/python -m pytest -q -m "integration and not slow and not benchmark")
+	@$(MAKE) --no-print-directory -j 2 integration-parts integration-whole
+
+# Both leave the processors idle for most of their time: they wait for servers, leases and faults. Each starts servers
+# of its own, on ports of its own.
+PARTS := tests/contract tests/crash tests/simulation tests/unit
+INTEGRATION := $(RUN)/python -m pytest -q -m "integration and not slow and not benchmark"
+
+# Stream, store and storage contracts, more simulated worlds; told at their end, so that the other's dots stay whole.
+integration-parts: install
+	@start=$$SECONDS; told=$$($(INTEGRATION) $(PARTS) 2>&1) && code=0 || code=$$?; \
+	  echo; echo "== integration tests of parts, ended with $$code"; echo "$$told"; \
+	  echo "== integration tests of parts: $$((SECONDS - start)) s"; exit $$code
+
+integration-whole: install # the service, its processes, its clients, chaos
+	@$(call step,integration tests of the whole,$(INTEGRATION) $(PARTS:%=--ignore=%))
 
 nightly: install servers ## the long tests: many seeds, long chaos
 	@$(call step,properties,$(RUN)/python -m pytest -q -m "hypothesis and not integration and not slow" \
