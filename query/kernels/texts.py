@@ -126,6 +126,11 @@ def _zone_letters(time_ms: int, zone: str) -> str:
     return name if name[0] not in "+-" else f"{name[:3]}:{name[3:] or '00'}"
 
 
+def _of_bytes(text: str, most: int) -> str:
+    """The whole characters of the first bytes."""
+    return text if len(text) * 4 <= most else text.encode()[:most].decode("utf-8", "ignore")
+
+
 def _matches(text: str, pattern: str) -> bool:
     return re.search(pattern, text, re.ASCII) is not None
 
@@ -144,6 +149,7 @@ KERNELS = {
     "text_in_subnet": Kernel(_with_one(_in_subnet, pa.bool_()), ("VARCHAR", "VARCHAR"), "BOOLEAN"),
     "text_long": Kernel(_with_one(_long, pa.int64()), ("VARCHAR", "BIGINT"), "BIGINT"),
     "text_formatted": Kernel(_with_one(formatted_json, pa.string()), ("VARCHAR", "VARCHAR"), "VARCHAR"),
+    "text_of_bytes": Kernel(_with_one(_of_bytes, pa.string()), ("VARCHAR", "BIGINT"), "VARCHAR"),
     "time_of_text": Kernel(_with_one(_time_of, pa.int64()), ("VARCHAR", "VARCHAR"), "BIGINT"),
     "time_zone_letters": Kernel(_with_one(_zone_letters, pa.string()), ("BIGINT", "VARCHAR"), "VARCHAR"),
     "text_of_base64": Kernel(_alone(_of_base64, pa.string()), ("VARCHAR",), "VARCHAR"),

@@ -118,7 +118,7 @@ def _sketch(rows: Rows, part: Part, suffix: str) -> Aggregate:
 
 def _filtered(rows: Rows, part: Part, conditions: list[str]) -> Aggregate:
     inner = part.part("aggregator")
-    if part.has("name") and not inner.has("name"):
+    if part.has("name"):
         inner = Part(inner.value | {"name": part.text("name")}, inner.path)
     return aggregate(rows, inner, [*conditions, filter_sql(rows, part.part("filter"))])
 
@@ -184,12 +184,21 @@ def _at_time(call: _Call) -> Aggregate:
     name = "arg_min_null" if call.kind == "First" else "arg_max_null"
     operand = call.operand()
     sql = f"{name}({operand.sql}, {moment.time_column or moment.sql}){call.suffix}"
-    return call.result(sql, operand.type if call.type == VARCHAR else None)
+    return _cut(call, sql, operand)
+
+
+def _cut(call: _Call, sql: str, operand: Term) -> Aggregate:
+    """A text of as many bytes as are asked for; all of it where nothing is."""
+    if call.type != VARCHAR:
+        return call.result(sql)
+    most = call.part.whole("maxStringBytes", least=1)
+    kernel = call.rows.session.kernel("text_of_bytes") if most is not None else ""
+    return call.result(f"{kernel}({sql}, {most})" if kernel else sql, operand.type)
 
 
 def _any(call: _Call) -> Aggregate:
     operand = call.operand()
-    return call.result(f"any_value({operand.sql}){call.suffix}", operand.type if call.type == VARCHAR else None)
+    return _cut(call, f"any_value({operand.sql}){call.suffix}", operand)
 
 
 _RULES: dict[str, Callable[[_Call], Aggregate]] = {

@@ -13,7 +13,7 @@ from query.native.extraction import extracted, registered_lookup
 from query.native.request import Part, part_of
 from query.native.rows import Rows, call
 from query.sql import term as t
-from query.sql.casts import as_string, cast_to
+from query.sql.casts import as_string, cast_to, exact_long
 from query.sql.frame import Frame
 from query.sql.functions_list import only_members
 from query.sql.multi_value import as_java_text, only_member
@@ -83,6 +83,8 @@ def _output(rows: Rows, operand: Term, type_name: str) -> Term:
         return operand if operand.type.multi else as_string(operand)
     if operand.type.multi and type_name.upper().startswith("ARRAY"):
         raise InvalidQuery(f"a multi-value string cannot be grouped as {type_name}")
+    if type_name.upper() == "LONG" and operand.family is Family.STRING and not operand.type.multi:
+        return exact_long(operand)
     return as_type(operand, type_name, _frame(rows))
 
 

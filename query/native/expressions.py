@@ -210,8 +210,15 @@ class Compiler:
             # One member that differs is enough, where SQL asks for none that is equal.
             return per_member(self.frame, pair, lambda frame, both: compare(frame, "<>", *both))
         if tree.operator in _COMPARISONS:
+            # A text beside a number is a double here, where SQL gives it the number's type.
+            numeric = any(side.family in (Family.LONG, Family.DOUBLE) for side in pair)
+            pair = [as_number(one) if numeric and _is_text(one) else one for one in pair]
             return compare(self.frame, _COMPARISONS[tree.operator], *pair)
         return per_member(self.frame, pair, lambda frame, both: _computed(frame, tree.operator, *both))
+
+
+def _is_text(term: Term) -> bool:
+    return term.family is Family.STRING and not term.type.multi
 
 
 def _computed(frame: Frame, operator: str, left: Term, right: Term) -> Term:

@@ -16,13 +16,13 @@ from query.native.request import Part
 from query.native.rows import Rows, call, constant, time_within
 from query.sql import term as t
 from query.sql.bloom import held_sql
-from query.sql.casts import as_number, as_string, cast_to
+from query.sql.casts import as_number, as_string, cast_to, exact_long
 from query.sql.comparison import compare, is_in, like
 from query.sql.frame import Frame
 from query.sql.multi_value import any_member, is_missing
 from query.sql.scope import Scope
 from query.sql.term import Term
-from query.sql.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, Family, element_of
+from query.sql.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, Family, SqlType, element_of
 
 _Rule = Callable[[Rows, Part], str]
 DEEPEST = 100
@@ -82,7 +82,7 @@ def _selector(rows: Rows, part: Part) -> str:
     operand, value = _operand(rows, part), part.get("value")
     if value is None:
         return _missing(operand)
-    if operand.family in (Family.LONG, Family.DOUBLE) and not _is_number(value):
+    if _is_no_value(operand, value):
         # No number is that text; of null nothing is known.
         return f"(CASE WHEN {operand.sql} IS NOT NULL THEN FALSE END)"
     return _equal(rows, operand, value if isinstance(value, bool | int | float) else str(value))
@@ -93,6 +93,13 @@ def _is_number(value: Any) -> bool:
         return math.isfinite(float(value))
     except (TypeError, ValueError):
         return False
+
+
+def _is_no_value(operand: Term, value: Any) -> bool:
+    """Whether no long or double of a column can be that value."""
+    if operand.family not in (Family.LONG, Family.DOUBLE):
+        return False
+    return not _is_number(value) or (operand.family is Family.LONG and float(value) != int(float(value)))
 
 
 def _equal(rows: Rows, operand: Term, value: Any) -> str:
@@ -134,7 +141,16 @@ def _equals(rows: Rows, part: Part) -> str:
             return f"(CASE WHEN NOT {_missing(operand)} THEN FALSE END)"
         members = ", ".join(cast_to(constant(one), element_of(type_)).sql for one in value)
         return f"({operand.sql} = CAST([{members}] AS {type_.duckdb}))"
+    if operand.family is Family.STRING and not operand.type.multi and type_.family in (Family.LONG, Family.DOUBLE):
+        return _number_equal(operand, value, type_)
     return compare(_frame(rows), "=", operand, _typed(operand, value, type_.druid)).sql
+
+
+def _number_equal(operand: Term, value: Any, type_: SqlType) -> str:
+    """Whether a text is that number: '007' is 7; a text that is no number is equal to none."""
+    number = exact_long(operand) if type_.family is Family.LONG else cast_to(operand, DOUBLE)
+    wanted = cast_to(_number(value), BIGINT if type_.family is Family.LONG else DOUBLE)
+    return f"(CASE WHEN {operand.sql} IS NOT NULL THEN coalesce({number.sql} = {wanted.sql}, FALSE) END)"
 
 
 def _typed(operand: Term, value: Any, type_name: str) -> Term:
@@ -149,9 +165,15 @@ def _typed(operand: Term, value: Any, type_name: str) -> Term:
 def _in(rows: Rows, part: Part) -> str:
     operand = _operand(rows, part)
     values = part.items("values", "sortedValues")
-    known = [_like_operand(operand, value) for value in values if value is not None]
+    type_ = expressions.named_type(part.text_or("STRING", "matchValueType"))
+    if operand.family is Family.STRING and not operand.type.multi and type_.family in (Family.LONG, Family.DOUBLE):
+        parts = [_number_equal(operand, value, type_) for value in values if value is not None]
+        return f"({' OR '.join([*parts, *([_missing(operand)] if None in values else [])]) or 'FALSE'})"
+    known = [_like_operand(operand, one) for one in values if one is not None and not _is_no_value(operand, one)]
     parts = [is_in(_frame(rows), operand, known).sql] if known else []
-    if len(known) < len(values):
+    if values and not known and len([one for one in values if one is not None]):
+        parts = [f"(CASE WHEN NOT {_missing(operand)} THEN FALSE END)"]
+    if None in values:
         parts.append(_missing(operand))
     return f"({' OR '.join(parts) or 'FALSE'})"
 

@@ -94,6 +94,7 @@ def _order(setting: Setting, groups: Groups) -> tuple[str, str]:
 
 def _limit_key(session: Session, column: Part, output: Output) -> str:
     direction = column.text_or("ascending", "direction").lower()
+    direction = {"asc": "ascending", "desc": "descending"}.get(direction, direction)
     if direction not in ("ascending", "descending"):
         raise InvalidQuery(f"{column.at('direction')}: {direction!r} is neither ascending nor descending")
     value = Term(output.internal, output.type)

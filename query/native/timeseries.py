@@ -36,8 +36,9 @@ def timeseries(setting: Setting) -> Draft:
     groups = Groups.of(setting, granularity, read, ())
     skip = setting.context.flag("skipEmptyBuckets")
     buckets = groups.select(_BUCKET)
-    if granularity.is_all and skip:
-        buckets += f" HAVING {groups.rows_sql()} > 0"
+    if granularity.is_all:
+        # Also without aggregates all rows are one bucket.
+        buckets += f" HAVING {groups.rows_sql()} > 0" if skip else " HAVING count(*) >= 0"
     selects = [buckets, groups.select(_EMPTY, empty=True)]
     if setting.context.flag("grandTotal"):
         total = Groups(read, Granularity(None), (), groups.aggregates, groups.outputs)
@@ -58,7 +59,8 @@ def timeseries(setting: Setting) -> Draft:
     names = tuple(one.name for one in groups.outputs)
     limit = query.whole("limit", least=1)
     first = first_stamp(covered, read.intervals)
-    shape = TimeseriesShape(Stamps.of(setting, granularity), filled, names, down, limit, first)
+    stamp_name = setting.context.text_or("", "timestampResultField")
+    shape = TimeseriesShape(Stamps.of(setting, granularity), filled, names, down, limit, first, stamp_name)
     return Draft(sql, columns, shape, lambda: groups.inner(_told_rows(setting, inner, shape)))
 
 
@@ -104,6 +106,8 @@ class TimeseriesShape:
     descending: bool
     limit: int | None
     first_ms: int
+    stamp_name: str = ""
+    """What the start of a bucket, in ms, is called among its values; empty: it is not there."""
 
     def pieces(self, rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
         """The body."""
@@ -114,14 +118,17 @@ class TimeseriesShape:
             if kind == _TOTAL:
                 total = cells
             elif self.limit is None or written < self.limit:
-                yield self._element(self.stamps.json(bucket), cells, written)
+                yield self._element(self.stamps.json(bucket), cells, written, bucket)
                 written += 1
         if total is not None:
             yield self._element("null", total, written)
         yield "]"
 
-    def _element(self, stamp: str, cells: tuple[str, ...], written: int) -> str:
-        return f'{"," if written else ""}{{"timestamp":{stamp},"result":{json_object(self.names, cells)}}}'
+    def _element(self, stamp: str, cells: tuple[str, ...], written: int, bucket: int | None = None) -> str:
+        names = self.names
+        if self.stamp_name:
+            names, cells = (*names, self.stamp_name), (*cells, "null" if bucket is None else str(bucket))
+        return f'{"," if written else ""}{{"timestamp":{stamp},"result":{json_object(names, cells)}}}'
 
     def _buckets(self, rows: Iterator[tuple[str, ...]]) -> Iterator[tuple[int, int, tuple[str, ...]]]:
         """Rows as kind, bucket and cells, with the missing buckets in their places."""

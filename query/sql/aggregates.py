@@ -310,7 +310,9 @@ def _at_time(call: Aggregation, moment: Term, size_at: int) -> Term:
 
 def _cut(call: Aggregation, value: Term, size_at: int) -> Term:
     size = min(call.constant(size_at, 0), INTEGER_MAX)
-    return t.call("left", value.type, value.sql, str(size)) if size > 0 and value.family is Family.STRING else value
+    if size <= 0 or value.family is not Family.STRING:
+        return value
+    return t.call(call.rows.session.kernel("text_of_bytes"), value.type, value.sql, str(size))
 
 
 @aggregate("EARLIEST", "LATEST", most=3)

@@ -1,7 +1,7 @@
 """Single expressions, filters, extraction functions and orders over a few odd rows, as a real Druid 33.0.0 answered.
 
 `asked.jsonl` holds a statement of one expression, or a native query over ROWS, a line; what Druid refuses is not there.
-`told.jsonl` holds statements over the tables of the cases, with all that Druid told.
+`told.jsonl` holds statements and native queries over the tables of the cases, with all that Druid told.
 """
 
 from __future__ import annotations
@@ -58,8 +58,20 @@ def test_expressions_of_sql_have_the_answers_of_druid() -> None:
     assert len(cases) > 130 and not wrong
 
 
+@cache
+def told_of_tables() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (HERE / "told.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_native_queries_over_the_tables_have_the_answers_of_druid() -> None:
+    cases = [case for case in told_of_tables() if "native" in case]
+    found = [(case, bare(answered(**case["native"]))) for case in cases]
+    wrong = [(case, got) for case, got in found if not same(case["answer"], got)]
+    assert len(cases) > 15 and not wrong
+
+
 def test_statements_over_the_tables_have_the_answers_of_druid() -> None:
-    cases = [json.loads(line) for line in (HERE / "told.jsonl").read_text(encoding="utf-8").splitlines()]
+    cases = [case for case in told_of_tables() if "sql" in case]
     wrong = []
     for case in cases:
         request = SqlRequest(
