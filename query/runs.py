@@ -28,7 +28,8 @@ from query.errors import (
 from query.lanes import Claim
 from query.worker_wire import STARVED_CODE, TIRED, Job, Kind, decode_groups, encode_job, receive, send
 
-_MEMORY_ERRORS = ("OutOfMemoryException", "MemoryError", "ArrowMemoryError")
+_OUT_OF_MEMORY = "OutOfMemoryException"
+_MEMORY_ERRORS = (_OUT_OF_MEMORY, "MemoryError", "ArrowMemoryError")
 TOO_MANY_GROUPS = "GroupsTooLarge"
 """The engine's error where a step of a job made more than it may: its statement has to read all rows."""
 _KERNEL_REFUSES = "while executing the UDF: ValueError: "
@@ -90,7 +91,7 @@ class Worker:
             self.process.wait(_ENDS_S)
         if self.process.returncode in _NO_MEMORY_CODES:
             # What met a refused allocation could not go on, or not even say so.
-            return _too_much_memory(self._memory_bytes, {"engineError": "OutOfMemoryException"})
+            return _too_much_memory(self._memory_bytes, {"engineError": _OUT_OF_MEMORY})
         return QueryUnavailable("the query's worker process died; the query may be repeated")
 
     def discard(self) -> None:
@@ -287,7 +288,9 @@ def _bound_met(
     """The error of a query that needed more than it may have; None if it is another one."""
     is_refused = kind not in _STATEMENT_ERRORS and any(words in message for words in _REFUSED_MEMORY)
     if kind in _MEMORY_ERRORS or is_refused or _KERNEL_STARVES in message:
-        return _too_much_memory(int(str(named.get("limit", 0))), context | {"engineMessage": message})
+        return _too_much_memory(
+            int(str(named.get("limit", 0))), context | {"engineMessage": message, "engineError": _OUT_OF_MEMORY}
+        )
     if kind == "RowTooLarge" or TOO_LONG in message:
         return ResourceLimitExceeded(message, context)
     return None

@@ -101,3 +101,29 @@ def test_an_engine_that_has_failed_itself_or_is_tired_gets_no_further_statement(
             run.begin(job)
     theirs.close()
     assert pool.reusable is reusable
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "is_memory"),
+    [
+        ("MemoryError", "", True),
+        ("ArrowMemoryError", "malloc of size 60889152 failed", True),
+        ("OSError", "Serialization Error: Failed to write JSON string: memory allocation failed", True),
+        ("InvalidInputException", "Python exception occurred while executing the UDF: MemoryError: ", True),
+        ("ConversionException", "Could not convert string 'bad allocation' to INT64", False),
+        ("OSError", "Serialization Error: broken", False),
+    ],
+)
+def test_an_allocation_that_is_refused_is_want_of_memory_whoever_asked(
+    kind: str, message: str, is_memory: bool, tmp_path: Path
+) -> None:
+    ours, theirs = socket.socketpair()
+    job, pool = Job(1, "SELECT 1", ()), Returned()
+    run = Run(pool, Worker(subprocess.Popen(["sleep", "60"]), ours, str(tmp_path / "left")), job, 0)
+    send(theirs, Kind.ERROR, json.dumps({"kind": kind, "message": message, "limit": 7}).encode())
+    with pytest.raises(QueryError) as told:
+        run.begin(job)
+    theirs.close()
+    assert isinstance(told.value, ResourceLimitExceeded) is is_memory
+    # By which a statement that was tried by groups is tried by its rows.
+    assert (told.value.context["engineError"] == "OutOfMemoryException") is is_memory
