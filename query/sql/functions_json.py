@@ -132,8 +132,8 @@ def _json_query(frame: Frame, arguments: Arguments) -> Term:
 def _json_query_array(frame: Frame, arguments: Arguments) -> Term:
     document, path = _at(frame, arguments)
     found = f"json_extract({document}, {path})"
-    # One value is a list of one, as in Druid.
-    alone = f"CASE WHEN json_type({document}, {path}) <> 'NULL' THEN [CAST({found} AS VARCHAR)] END"
+    # One value is a list of one, as in Druid; an object is none.
+    alone = f"CASE WHEN json_type({document}, {path}) NOT IN ('NULL', 'OBJECT') THEN [CAST({found} AS VARCHAR)] END"
     listed = f"CAST(TRY_CAST({found} AS JSON[]) AS VARCHAR[])"
     return t.expression(f"CASE WHEN json_type({document}, {path}) = 'ARRAY' THEN {listed} ELSE {alone} END", _JSON_LIST)
 
