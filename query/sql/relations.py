@@ -18,7 +18,8 @@ from query.sql.scope import OpenTable, Output, Scope, Source, where
 from query.sql.term import Term, null
 from query.sql.types import Family, SqlType, common_type, element_of
 
-TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
+# Joins behind a table that stands in brackets with it are read by who reads the brackets.
+TABLE_PARTS = frozenset({"this", "db", "catalog", "alias", "joins"})
 JOIN_PARTS = frozenset({"this", "kind", "side", "method", "on", "using"})
 _SIDES = {"": "", "LEFT": "LEFT ", "RIGHT": "RIGHT ", "FULL": "FULL "}
 
@@ -49,10 +50,27 @@ class FromBuilder:
         from_ = select.args.get("from_")
         if from_ is None:
             return
-        self.sql, source = self._item(from_.this)
-        self.scope.sources.append(source)
-        for join in select.args.get("joins") or []:
+        self._joined(from_.this, select.args.get("joins") or [])
+
+    def _joined(self, first: exp.Expr, joins: list[exp.Join]) -> None:
+        self.sql, sources = self._operand(first)
+        self.scope.sources += sources
+        for join in joins:
             self._join(join)
+
+    def _operand(self, item: exp.Expr) -> tuple[str, list[Source]]:
+        """One side of a join: an item, or a join in brackets, whose tables keep their names."""
+        if not _is_bracket(item):
+            sql, source = self._item(item)
+            return sql, [source]
+        if item.args.get("alias") is not None:
+            raise UnsupportedQuery("a join in brackets has no name of its own", where(item))
+        refuse_parts(item, frozenset({"this"}))
+        inner = FromBuilder(self.session, self.plan, self.ctes, Scope(outer=self.scope.outer))
+        joins = item.this.args.get("joins") or []
+        inner._joined(item.this, joins)
+        self.scope.merged.update(inner.scope.merged)
+        return f"({inner.sql})" if joins else inner.sql, inner.scope.sources
 
     def _join(self, join: exp.Join) -> None:
         refuse_parts(join, JOIN_PARTS)
@@ -62,16 +80,16 @@ class FromBuilder:
             raise UnsupportedQuery(f"{natural} JOIN is not supported", where(join))
         if side not in _SIDES or kind not in ("", "INNER", "OUTER", "CROSS"):
             raise UnsupportedQuery(f"{side} {kind} JOIN is not supported".strip(), where(join))
-        left = list(self.scope.sources)
-        item, source = self._item(join.this)
-        self.scope.sources.append(source)
+        left = Scope(list(self.scope.sources), dict(self.scope.merged))
+        item, right = self._operand(join.this)
+        self.scope.sources += right
         on, using = join.args.get("on"), join.args.get("using")
         if natural:
-            using = self._shared(left, source)
+            using = _shared(left.sources, right)
         if kind == "CROSS" and (on is not None or using):
             raise InvalidQuery("CROSS JOIN takes no ON or USING", where(join))
         if using:
-            condition = self._using(using, left, source, side)
+            condition = self._using(using, left, Scope(right), side)
         elif on is not None:
             condition = as_boolean(Frame(self.session, self.scope, clause="ON").term(on)).sql
         else:
@@ -81,10 +99,10 @@ class FromBuilder:
             return
         self.sql += f" {_SIDES[side]}JOIN {item} ON {condition}"
 
-    def _using(self, names: list[exp.Expr], left: list[Source], right: Source, side: str) -> str:
+    def _using(self, names: list[exp.Expr], left: Scope, right: Scope, side: str) -> str:
         conditions = []
         for name in (identifier.name for identifier in names):
-            here, there = self._only(name, left), self._only(name, [right])
+            here, there = (one.column(exp.column(name)) for one in (left, right))
             type_ = common_type(here.type, there.type)
             if type_ is None:
                 raise InvalidQuery(f"USING column {name!r} has types that cannot be compared")
@@ -93,14 +111,6 @@ class FromBuilder:
             both = Term(f"coalesce({here.sql}, {there.sql})", type_)
             self.scope.merged[name] = both if side == "FULL" else there if side == "RIGHT" else here
         return " AND ".join(conditions)
-
-    def _shared(self, left: list[Source], right: Source) -> list[exp.Expr]:
-        """The names that both sides of a NATURAL JOIN have."""
-        names = {column.name for source in left for column in source.columns}
-        return [exp.to_identifier(column.name, quoted=True) for column in right.columns if column.name in names]
-
-    def _only(self, name: str, sources: list[Source]) -> Term:
-        return Scope(sources).column(exp.column(name))
 
     def _item(self, item: exp.Expr) -> tuple[str, Source]:
         if item.args.get("pivots"):
@@ -188,9 +198,7 @@ class FromBuilder:
     def _subquery(self, item: exp.Subquery | exp.Values) -> tuple[str, Source]:
         query = item.this if isinstance(item, exp.Subquery) else item
         if isinstance(item, exp.Subquery):
-            refuse_parts(item, frozenset({"this", "alias", "with_"}))
-            if isinstance(query, exp.Table):
-                raise UnsupportedQuery("joins in brackets are not supported", where(item))
+            refuse_parts(item, frozenset({"this", "alias", "with_", "joins"}))
         plan = self.plan(self.session, query)
         return self._named(f"({plan.sql})", plan, item, "")
 
@@ -222,6 +230,21 @@ class FromBuilder:
         if len(names) != len(columns):
             raise InvalidQuery(f"{item.alias!r} lists {len(names)} columns for {len(columns)}", where(item))
         return tuple(Output(name, column.internal, column.type) for name, column in zip(names, columns, strict=True))
+
+
+def _is_bracket(item: exp.Expr) -> bool:
+    """Whether it is a table or a join that stands in brackets of its own, as reporting tools write them."""
+    inner = item.this if isinstance(item, exp.Subquery) else None
+    return isinstance(inner, exp.Table) or (
+        isinstance(inner, exp.Subquery) and (bool(inner.args.get("joins")) or _is_bracket(inner))
+    )
+
+
+def _shared(left: list[Source], right: list[Source]) -> list[exp.Expr]:
+    """The names that both sides of a NATURAL JOIN have, in the order of the right one."""
+    names = {column.name for source in left for column in source.columns}
+    found = dict.fromkeys(column.name for source in right for column in source.columns)
+    return [exp.to_identifier(name, quoted=True) for name in found if name in names]
 
 
 def appended_names(call: exp.Expr) -> list[str]:

@@ -51,8 +51,30 @@ def test_a_natural_join_is_one_by_all_shared_names() -> None:
     assert ask(f"SELECT * FROM {left} NATURAL JOIN {right}") == [[1, "a", "c"]]
     assert ask(f"SELECT x, y, z FROM {left} NATURAL LEFT JOIN {right} ORDER BY 1") == [[1, "a", "c"], [2, "b", None]]
     assert ask(f"SELECT COUNT(*) FROM {left} NATURAL JOIN (VALUES (7)) AS w(q)") == [[2]]
+    again = "JOIN (VALUES (1, 'e')) AS u(x, q) USING (x)"
+    assert ask(f"SELECT * FROM {left} JOIN {right} USING (x) {again}") == [[1, "a", "c", "e"]]
     with pytest.raises(UnsupportedQuery, match="ASOF"):
         planned("SELECT 1 FROM t ASOF JOIN t AS u ON t.n = u.n")
+
+
+@pytest.mark.parametrize(
+    ("from_", "rows"),
+    [
+        ("(t a JOIN t b ON a.n = b.n + 1) JOIN t c ON c.n = a.n", [[2, 1, 2], [3, 2, 3], [4, 3, 4]]),
+        ("t a LEFT JOIN (t b JOIN t c ON b.n = c.n + 2) ON a.n = b.n WHERE a.n > 2", [[3, 3, 1], [4, 4, 2]]),
+        ("((t a CROSS JOIN t b)) JOIN (t c) ON c.n = a.n AND b.n = 9 - c.n", []),
+        ("((SELECT 1 AS n) a JOIN t b ON a.n = b.n) LEFT JOIN t c ON FALSE", [[1, 1, None]]),
+    ],
+)
+def test_joins_stand_in_brackets(from_: str, rows: Any) -> None:
+    assert ask(f"SELECT a.n, b.n, c.n FROM {from_} ORDER BY 1", ROWS) == rows
+
+
+def test_a_join_in_brackets_sees_its_own_tables_only() -> None:
+    with pytest.raises(InvalidQuery, match="Table 'a' not found"):
+        planned("SELECT 1 FROM t a JOIN (t b JOIN t c ON a.n = c.n) ON a.n = b.n")
+    with pytest.raises(UnsupportedQuery, match="no name of its own"):
+        planned("SELECT 1 FROM (t a JOIN t b ON a.n = b.n) AS c")
 
 
 def test_having_sees_names_of_the_select_list() -> None:
