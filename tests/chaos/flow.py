@@ -128,7 +128,12 @@ class Flow:
         self._transactions += 1
         self._producer.begin_transaction()
         self._some()
-        if self._transactions % ABORT_EVERY == 0 or not _insist(lambda: self._producer.commit_transaction(10.0)):
+        is_for_nothing = self._transactions % ABORT_EVERY == 0
+        if is_for_nothing:
+            # Its records are to be in the log; and one that is aborted before the broker knows of it may end its
+            # producer for good (INVALID_TXN_STATE).
+            self._producer.flush(PAUSE_S)
+        if is_for_nothing or not _insist(lambda: self._producer.commit_transaction(10.0)):
             _insist(lambda: self._producer.abort_transaction(10.0))
             sent, self.messages, self.bad, self.nulls = before
             self.content.sent[: len(sent)] = sent  # partitions may have been added meanwhile
