@@ -16,6 +16,7 @@ from segments.coercion import java_double
 
 _SHORT = 40
 _MEMBER = "member_of_condition"
+_DOCUMENT = "member_of_documents"
 _INTEGER = "'[+-]?[0-9]+'"
 _NUMBER = "'[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?'"
 _SHORT_TIME = "'[0-9]{4}(-[0-9]{1,2}(-[0-9]{1,2}([T ][0-9]{1,2}(:[0-9]{1,2}(:[0-9]{1,2})?)?)?)?)?'"
@@ -85,7 +86,7 @@ def as_number(term: Term) -> Term:
 
 def _as_list(term: Term, zone: str) -> str:
     if term.family is Family.ARRAY:
-        return f"CAST({term.sql} AS VARCHAR[])"
+        return f"CAST({_plain_members(term)} AS VARCHAR[])"
     if term.type.multi:
         return f"CAST({term.sql} AS VARCHAR[])"
     text = as_string(term, zone).sql
@@ -215,8 +216,15 @@ def text_to_time(sql: str, zone: str) -> Term:
 
 def _to_array(term: Term, type_: SqlType, zone: str) -> Term:
     if term.family is Family.ARRAY:
-        return Term(f"TRY_CAST({term.sql} AS {type_.duckdb})", type_)
+        return Term(f"TRY_CAST({_plain_members(term)} AS {type_.duckdb})", type_)
     raise InvalidQuery(f"{term.type.name} cannot be cast to an array")
+
+
+def _plain_members(term: Term) -> str:
+    """The list, its JSON texts without their quotes."""
+    if term.type.element != "json":
+        return term.sql
+    return f"list_transform({term.sql}, lambda {_DOCUMENT}: json_extract_string({_DOCUMENT}, '$'))"
 
 
 _RULES: dict[Family, Callable[[Term, SqlType, str], Term]] = {

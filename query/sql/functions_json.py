@@ -50,7 +50,12 @@ def _json(operand: Term) -> str:
         return "CAST(NULL AS VARCHAR)"
     if operand.family not in (Family.STRING, Family.LONG, Family.DOUBLE, Family.ARRAY, Family.BOOLEAN):
         raise InvalidQuery(f"a value of {operand.type.name} is not JSON")
-    return f"(CASE WHEN {operand.sql} IS NOT NULL THEN CAST(to_json({operand.sql}) AS VARCHAR) END)"
+    return f"(CASE WHEN {operand.sql} IS NOT NULL THEN CAST({_to_json(operand)} AS VARCHAR) END)"
+
+
+def _to_json(operand: Term) -> str:
+    listed = operand.family is Family.ARRAY and operand.type.element == "json"
+    return f"to_json(CAST({operand.sql} AS JSON[]))" if listed else f"to_json({operand.sql})"
 
 
 def _parsed(operand: Term) -> str:
@@ -165,7 +170,7 @@ def _as_value(operand: Term) -> str:
         return f"CAST({_json(operand)} AS JSON)"
     if operand.is_null:
         return "CAST('null' AS JSON)"
-    return f"to_json({operand.sql})"
+    return _to_json(operand)
 
 
 @scalar("TO_JSON_STRING")

@@ -32,6 +32,10 @@ from query.sql.types import (
 _STRINGS = array_of(VARCHAR)
 
 
+_OF_ANYTHING = ("ARRAY_LENGTH", "ARRAY_OFFSET", "ARRAY_ORDINAL", "ARRAY_SLICE", "ARRAY_CONCAT")
+"""What keeps members that are JSON; all others see texts."""
+
+
 @dataclass(frozen=True, slots=True)
 class ListCall:
     """One call: its terms, and whether it is about multi-value strings."""
@@ -51,7 +55,8 @@ class ListCall:
         """An argument as a list; a single text counts as a list of one."""
         given = self.terms[at]
         if given.family is Family.ARRAY:
-            return cast_to(given, _STRINGS) if self.multi else given
+            as_texts = self.multi or (given.type.element == "json" and self.name not in _OF_ANYTHING)
+            return cast_to(given, _STRINGS) if as_texts else given
         if not self.multi and not given.is_null:
             raise InvalidQuery(f"argument {at + 1} of {self.name} must be an array, not {given.type.name}")
         listed = cast_to(given, MULTI_VARCHAR).sql

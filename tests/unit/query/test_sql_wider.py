@@ -46,6 +46,28 @@ def test_symmetric_bounds_of_the_time_leave_no_file_out() -> None:
     assert answered_rows(f"SELECT COUNT(*) FROM events WHERE {between.format('SYMMETRIC').split('WHERE ')[1]}") != [[0]]
 
 
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("ARRAY_TO_STRING({}, '-')", '1-x-{"b":2}-null'),
+        ("ARRAY_CONTAINS({}, 'x')", True),
+        ("ARRAY_CONTAINS({}, 1)", True),
+        ("SCALAR_IN_ARRAY('x', {})", True),
+        ("ARRAY_OFFSET_OF({}, 'x')", 1),
+        ("ARRAY_OVERLAP({}, ARRAY['x'])", True),
+        ("ARRAY_LENGTH(ARRAY_APPEND({}, 'q'))", 5),
+        ("JSON_VALUE(ARRAY_OFFSET({}, 2), '$.b' RETURNING BIGINT)", 2),
+        ("TO_JSON_STRING({})", '[1,"x",{"b":2},null]'),
+        ("TO_JSON_STRING(JSON_OBJECT('k': {}))", '{"k":[1,"x",{"b":2},null]}'),
+        ("ARRAY_TO_STRING(CAST({} AS VARCHAR ARRAY), '+')", '1+x+{"b":2}+null'),
+        ("MV_TO_STRING(ARRAY_TO_MV({}), '+')", '1+x+{"b":2}+null'),
+    ],
+)
+def test_members_of_a_json_list_are_values_where_texts_are_asked_for(expression: str, value: Any) -> None:
+    listed = """JSON_QUERY_ARRAY(PARSE_JSON('{"a":[1,"x",{"b":2},null]}'), '$.a')"""
+    assert one(expression.format(listed)) == value
+
+
 def test_a_natural_join_is_one_by_all_shared_names() -> None:
     left, right = "(VALUES (1, 'a'), (2, 'b')) AS v(x, y)", "(VALUES (1, 'c'), (3, 'd')) AS w(x, z)"
     assert ask(f"SELECT * FROM {left} NATURAL JOIN {right}") == [[1, "a", "c"]]
