@@ -290,7 +290,9 @@ class Engine:
         """With the lock held: idle workers that are not kept, taken out of the others: those that died while nobody
         used them, and those beyond the usual number that have rested for long."""
         gone = [worker for worker in self._idle if worker.process.poll() is not None]
-        beyond = max(self._count - len(gone) - self._settings.workers, 0)
+        # While long queries hold all others, those beyond are the ones that the next short query gets.
+        needed = self._settings.spare if sum(run.is_long for run in self._runs) >= self._settings.workers else 0
+        beyond = max(self._count - len(gone) - self._settings.workers - needed, 0)
         rested = (one for one in self._idle if one not in gone and now_ms - one.idle_since_ms >= _SPARE_RESTS_MS)
         gone += itertools.islice(rested, beyond)
         if gone:
@@ -300,17 +302,21 @@ class Engine:
     def _start_one(self) -> None:
         """Starts a worker that is counted already. Its owner must not die where the machine gives none: the other
         workers would, and nobody would stop a query whose time is over."""
+        worker: Worker | None = None
         try:
             worker = self._starter.start()
-        except OSError as error:
+            waits = threading.Thread(target=self._await_start, args=(worker,), name="query-worker-start", daemon=True)
+            self._starting = worker, waits
+            waits.start()
+        except (OSError, RuntimeError) as error:
+            # No more processes, or no thread to wait for one.
+            self._starting = None
             self._start_again_ms = self.clock.monotonic_ms() + _START_AGAIN_MS
             _log.warning("query_worker_not_started", error=str(error))
             with self._lock:
                 self._count -= 1
-            return
-        waits = threading.Thread(target=self._await_start, args=(worker,), name="query-worker-start", daemon=True)
-        self._starting = worker, waits
-        waits.start()
+            if worker is not None:
+                worker.discard()
 
     def _await_start(self, worker: Worker) -> None:
         begun = worker.begun()

@@ -114,6 +114,9 @@ class Memory:
             if rest > _REST_LOOKS:
                 # Few short queries need not wake this thread each.
                 self._busy.clear()
+                if self._number is not None:
+                    # One came meanwhile, and found it set.
+                    self._busy.set()
             elif number is not None and _pages(self._statm)[0] > self._soft_bytes:
                 self._starved = number
                 self._end(number)

@@ -193,6 +193,48 @@ def test_a_query_that_has_told_much_is_long_whatever_its_time(engine: Engine) ->
     run.close()
 
 
+def test_the_spare_worker_stays_for_as_long_as_long_queries_hold_all_others(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("query.engine._SPARE_RESTS_MS", 50)
+    until(lambda: engine._count == 2 and len(engine._idle) == 2)
+    told = [engine.run(ENDLESS, []) for _ in range(2)]
+    until(lambda: len(engine._idle) == 1)
+    [spare] = idle_pids(engine)
+    until(lambda: engine.clock.monotonic_ms() - engine._idle[0].idle_since_ms > 500 if engine._idle else True)
+    assert idle_pids(engine) == [spare]
+    for run in told:
+        run.close()
+    until(lambda: engine._count == 2 and len(engine._idle) == 2)
+
+
+class NoThread(threading.Thread):
+    """What a machine gives that has no more threads."""
+
+    fails = True
+
+    def start(self) -> None:
+        """As the real one, the second time."""
+        if self.name == "query-worker-start" and NoThread.fails:
+            NoThread.fails = False
+            raise RuntimeError("can't start new thread")
+        super().start()
+
+
+def test_the_owner_of_the_workers_survives_that_there_is_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("query.engine._START_AGAIN_MS", 10)
+    monkeypatch.setattr("query.engine.threading.Thread", NoThread)
+    pool = Engine(EngineSettings(workers=1, threads=1), [tmp_path / "files"], tmp_path / "spill", SystemClock())
+    pool.start()
+    try:
+        assert [batch.num_rows for batch in pool.run("SELECT 1", [], 5_000).batches()] == [1]
+        assert len(list((tmp_path / "spill").iterdir())) == 1
+    finally:
+        pool.stop()
+
+
 class OneComes(WorkerStarter):
     """Its first worker comes at once, the others never: they are processes that say nothing."""
 

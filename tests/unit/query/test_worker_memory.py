@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.clock import SystemClock
+from query import worker_memory
 from query.binding import Function, Relation
 from query.engine import EngineSettings
 from query.errors import QueryUnavailable, ResourceLimitExceeded
@@ -98,6 +99,30 @@ def test_a_job_is_ended_when_the_process_nears_its_limit() -> None:
     assert came.wait(20) and set(ended) == {7} and memory.is_starved(7) and not memory.is_starved(8)
     assert memory.finish(), "what stays would leave no room for another"
     assert not Memory(1 << 40, end).finish()
+
+
+class BetweenRests(threading.Event):
+    """A job comes when the watcher has found none for long, just before it rests."""
+
+    def __init__(self, begin: Callable[[], None]) -> None:
+        super().__init__()
+        self.begin = begin
+
+    def clear(self) -> None:
+        """As the real one."""
+        self.begin()
+        super().clear()
+
+
+def test_a_job_that_comes_as_the_watcher_goes_to_rest_is_watched_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_memory, "_REST_LOOKS", 0)
+    came = threading.Event()
+    memory = Memory(1 << 20, lambda number: came.set())
+    memory._busy = BetweenRests(lambda: memory.begin(8))
+    memory._busy.set()
+    memory.watch()
+    assert came.wait(20) and memory.is_starved(8)
+    memory.finish()
 
 
 @pytest.mark.slow
