@@ -68,7 +68,8 @@ class Together:
         answer = together.taken()
         if answer is None:
             return await one_query(request, begin, self._at_once)
-        return response_to(request, answer, str(uuid.uuid4()))
+        # What is read as it is made still runs for its one reader, who may cancel it by the id that the query has.
+        return response_to(request, answer, str(uuid.uuid4()) if answer.whole is not None else "")
 
     async def _run(self, question: Hashable, place: _Place, together: _Round, begin: Begin) -> None:
         _, waited = await asyncio.wait([asyncio.ensure_future(place.running.wait())], timeout=GATHER_S)

@@ -157,8 +157,10 @@ def test_an_answer_that_is_read_as_it_is_made_goes_to_one_and_the_others_make_th
     async def story(service: Service) -> None:
         for event in service.go:
             event.set()
-        texts = [(await each).text for each in service.asks(4)]
-        assert sorted(texts) == [b"0", b"1", b"2", b"3"]
+        told = [await each for each in service.asks(4)]
+        assert sorted(each.text for each in told) == [b"0", b"1", b"2", b"3"]
+        # Each still runs, and is cancelled by the id that its reader was told.
+        assert all(dict(each.taken[0]["headers"])[ID.lower().encode()] == b"of " + each.text for each in told)
 
     service = run(story, Service(streams=True))
     assert len(service.begun) == 4 and all(query.is_closed for query in service.begun)
