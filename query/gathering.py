@@ -6,6 +6,8 @@ from typing import Final
 
 BURST_MS: Final = 200
 """So much of what answers cost may be owed before the next one waits: many who refresh at once do not."""
+MOST_MS: Final = 1_000
+"""Nobody waits longer for what others owe, however many they were: neither a question's time nor a cancel ends it."""
 
 
 class Gathering:
@@ -43,4 +45,5 @@ class Gathering:
         """A query was answered by the last one, for so many who asked."""
         self._served += askers
         if self._has_news:
-            self._owed_until_ms = max(self._owed_until_ms, self._begun_ms) + askers * self._pace_ms
+            owed_until_ms = max(self._owed_until_ms, self._begun_ms) + askers * self._pace_ms
+            self._owed_until_ms = min(owed_until_ms, self._begun_ms + BURST_MS + MOST_MS)

@@ -108,6 +108,8 @@ def test_while_rows_arrive_those_who_never_pause_are_served_the_later_the_more_t
     gathering.found_news()
     gathering.served()
     assert gathering.wait_ms(now_ms) == 0, "alone"
+    gathering.served(5_000)
+    assert gathering.wait_ms(now_ms) == 1_000, "whoever comes then is not made to wait for all of them"
 
 
 def test_many_who_refresh_at_once_and_pause_then_never_wait_for_the_pace() -> None:
