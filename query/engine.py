@@ -31,6 +31,7 @@ _TICK_S = 0.05
 _REST_AFTER_MS = 1_000  # so long after the last query it is no longer looked for late ones
 _REST_LOOK_S = 2.0  # how often it looks then whether workers are there
 _START_AGAIN_MS = 1_000
+_STARTS_MS = 120_000  # what takes longer to begin is ended: no other is started beside it
 _SPARE_RESTS_MS = 30_000  # so long after its last query a worker beyond the usual number ends
 
 
@@ -87,6 +88,7 @@ class Engine:
         self._numbers = itertools.count(1)
         self._stopping = False
         self._start_again_ms = 0
+        self._started_by_ms = 0
         self._owner: threading.Thread | None = None
 
     def start(self) -> None:
@@ -306,6 +308,7 @@ class Engine:
         try:
             worker = self._starter.start()
             waits = threading.Thread(target=self._await_start, args=(worker,), name="query-worker-start", daemon=True)
+            self._started_by_ms = self.clock.monotonic_ms() + _STARTS_MS
             self._starting = worker, waits
             waits.start()
         except (OSError, RuntimeError) as error:
@@ -340,6 +343,9 @@ class Engine:
 
     def _stop_late(self, runs: Sequence[Run]) -> None:
         now_ms = self.clock.monotonic_ms()
+        starting = self._starting
+        if starting is not None and now_ms >= self._started_by_ms:
+            starting[0].kill()
         for run in runs:
             if run.stopped_at_ms is None and now_ms >= run.deadline_ms:
                 run.cancel(QueryTimeout("the query did not end in its time"))

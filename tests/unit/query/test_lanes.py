@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import query.engine
 from ingest.clock import SystemClock
 from query.engine import Engine, EngineSettings
 from query.errors import InvalidQuery, QueryTimeout, QueryUnavailable
@@ -261,6 +262,37 @@ def test_no_query_waits_for_a_worker_that_is_starting_while_a_warm_one_comes_fre
             held.close()
             waiting.join(20)
             assert not waiting.is_alive()
+    finally:
+        pool.stop()
+
+
+class OneSaysNothing(OneComes):
+    """Its first process says nothing, the others come, however long they take."""
+
+    def start(self) -> Worker:
+        """As the real one, but for the first."""
+        asked = self.temp_dir / "asked"
+        if asked.exists():
+            query.engine._STARTS_MS = 60_000
+            return WorkerStarter.start(self)
+        asked.mkdir()
+        return super().start()
+
+
+def test_a_worker_that_does_not_come_up_does_not_hold_up_others_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query.engine, "_STARTS_MS", 50)
+    monkeypatch.setattr(query.engine, "_START_AGAIN_MS", 10)
+    monkeypatch.setattr(query.engine, "_REST_LOOK_S", 0.02)
+    pool = Engine(EngineSettings(workers=1, threads=1), [tmp_path / "files"], tmp_path / "spill", SystemClock())
+    real = pool._starter
+    pool._starter = OneSaysNothing(
+        real.roots, real.temp_dir, real.memory_bytes, real.temp_bytes, real.threads, real.nice
+    )
+    pool.start()
+    try:
+        assert [batch.num_rows for batch in pool.run("SELECT 1", [], 20_000).batches()] == [1]
     finally:
         pool.stop()
 
