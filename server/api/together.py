@@ -11,6 +11,7 @@ import asyncio
 import uuid
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Final
 
 from anyio import CapacityLimiter
@@ -82,7 +83,7 @@ class Together:
                 raise QueryCancelled("all who asked have gone away")
             together.answer = await begun_in_thread(begin, together.ticket, together.waiting, self._at_once)
         except Exception as error:
-            together.error = error
+            together.error, together.came_from = error, error.__traceback__
         finally:
             together.over.set()
             self._leave(question, place, together.over)
@@ -110,6 +111,7 @@ class _Round:
     is_begun: bool = False
     answer: Answer | None = None
     error: Exception | None = None
+    came_from: TracebackType | None = None
 
     def leave(self) -> None:
         """One of them went away; when nobody is left the query ends. Until it has begun others may come."""
@@ -120,7 +122,8 @@ class _Round:
     def taken(self) -> Answer | None:
         """The answer; one that is read as it is made is for the first who takes it, and None for the others."""
         if self.error is not None:
-            raise self.error
+            # From where it came, without the ways of those who were told before: a log would show them all to each.
+            raise self.error.with_traceback(self.came_from)
         answer = self.answer
         if answer is not None and answer.whole is None:
             self.answer = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import threading
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -143,8 +144,10 @@ def test_an_error_is_everybodys_and_the_next_question_is_asked_anew() -> None:
     async def story(service: Service) -> None:
         for event in service.go:
             event.set()
-        told = await asyncio.gather(*service.asks(5), return_exceptions=True)
+        told = await asyncio.gather(*service.asks(50), return_exceptions=True)
         assert isinstance(told[0], Client) and all(isinstance(each, InvalidQuery) for each in told[1:])
+        error = told[1]
+        assert isinstance(error, InvalidQuery) and len(traceback.extract_tb(error.__traceback__)) < 20, "of one asker"
         assert len(service.begun) == 2
         with pytest.raises(InvalidQuery):
             await service.ask()
