@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-BURST_MS: Final = 200
+BURST_MS: Final = 400
 """So much of what answers cost may be owed before the next one waits: many who refresh at once do not."""
 MOST_MS: Final = 1_000
 """Nobody waits longer for what others owe, however many they were: neither a question's time nor a cancel ends it."""

@@ -40,7 +40,7 @@ class LiveSettings:
     trust_ms: int = 10_000
     poll_ms: int = 25
     gather_ms: int = 10
-    pace_ms: int = 4
+    pace_ms: int = 12
     calls: int = 8
 
 

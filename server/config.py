@@ -123,7 +123,8 @@ class QuerySettings(_Section):
     second's work, or one that has run for ``long_ms``, leaves one worker to the others; while all are held by such,
     ``spare_workers`` more serve short ones. ``nice`` puts workers behind tasks. ``results_max_bytes`` bounds
     the small answers kept for who asks the same of the same rows again, ``cache_max_bytes`` the local copies of
-    segments, ``mirror_max_bytes`` those of live rows, ``live_wait_ms`` the wait for a task's answer.
+    segments, ``mirror_max_bytes`` those of live rows, ``live_wait_ms`` the wait for a task's answer;
+    ``pace_ms`` is what an answer may take of what tasks need (``query.gathering``).
     ``lookup_roots`` are the folders whose files lookups may read."""
 
     workers: int = Field(default=2, ge=1, le=64)
@@ -138,6 +139,7 @@ class QuerySettings(_Section):
     cache_max_bytes: int = Field(default=10 * 2**30, ge=2**20)
     mirror_max_bytes: int = Field(default=4 * 2**30, ge=2**20)
     live_wait_ms: int = Field(default=10_000, ge=0)
+    pace_ms: int = Field(default=12, ge=0, le=1_000)
     lookup_roots: tuple[Path, ...] = ()
 
 

@@ -266,7 +266,7 @@ class Services:
             results_bytes=chosen.results_max_bytes,
             local_hosts=NodeSettings().local_hosts | {self._host, self._settings.worker.bind_host},
             engine=engine,
-            live=LiveSettings(wait_ms=chosen.live_wait_ms),
+            live=LiveSettings(wait_ms=chosen.live_wait_ms, pace_ms=chosen.pace_ms),
             lookup_roots=chosen.lookup_roots,
         )
         cache = SegmentCache(self._data.cache, storage, chosen.cache_max_bytes)
