@@ -118,6 +118,7 @@ class Partials:
         self._least_rows = least_rows
         self._lock = threading.Lock()
         self._kept: OrderedDict[Key, _Kept] = OrderedDict()
+        self._forgotten = 0
         self.used_bytes = 0
         self.hits = 0
 
@@ -154,7 +155,8 @@ class Partials:
         if not (files or parts[1]) or len(files) < len(parts[0]):
             # Nothing to keep, or two segments of one content, which a set of names would tell as one.
             return None
-        key = (hashlib.sha256(split.partial_sql.encode()).digest(), use, tuple(functions))
+        known_by = f"{self._forgotten}\0{split.partial_sql}".encode()
+        key = (hashlib.sha256(known_by).digest(), use, tuple(functions))
         with self._lock:
             kept = self._kept.get(key)
             if kept is None:
@@ -198,8 +200,9 @@ class Partials:
                 self._drop_oldest()
 
     def forget(self) -> None:
-        """Keeps nothing of what was made so far: a file was not what its name says."""
+        """Keeps nothing of what was made, or begun, so far: a file was not what its name says."""
         with self._lock:
+            self._forgotten += 1
             self._kept.clear()
             self.used_bytes = 0
 

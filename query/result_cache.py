@@ -38,6 +38,7 @@ class ResultCache:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self._forgotten = 0
         self.used_bytes = 0
         self.hits = 0
         self.misses = 0
@@ -51,7 +52,7 @@ class ResultCache:
         """What the answer is known by; None when it is not to be kept."""
         if not self._max_bytes or not relations or any(relation.rows for relation in relations):
             return None
-        digest = hashlib.blake2b(sql.encode(), digest_size=32)
+        digest = hashlib.blake2b(f"{self._forgotten}\0{sql}".encode(), digest_size=32)
         for relation in relations:
             digest.update(f"\0{relation.name}\0{relation.sql}".encode())
             for source in relation.arrow:
@@ -83,8 +84,9 @@ class ResultCache:
                 self.used_bytes -= self._kept.popitem(last=False)[1].size_bytes
 
     def forget(self) -> None:
-        """Keeps nothing of what was made so far: a file was not what its name says."""
+        """Keeps nothing of what was made, or begun, so far: a file was not what its name says."""
         with self._lock:
+            self._forgotten += 1
             self._kept.clear()
             self.used_bytes = 0
 

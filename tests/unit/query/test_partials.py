@@ -68,6 +68,18 @@ def test_only_rows_that_came_since_are_read_until_a_part_is_gone() -> None:
     assert read(planned(partials, chunk(1), chunk(2), chunk(9, LARGE_ROWS))) == [(9,), ()]
 
 
+def test_groups_that_were_begun_before_all_was_forgotten_are_not_kept() -> None:
+    partials = Partials(1_000, 0)
+    planned(partials, chunk(1))
+    begun = planned(partials, chunk(1))
+    assert begun is not None
+    partials.forget()
+    planned(partials, chunk(1))
+    partials.keep(begun, {step.name: b"of a damaged file" for step in begun.steps})
+    again = planned(partials, chunk(1))
+    assert read(again) == read(begun) and partials.used_bytes == 0
+
+
 def test_other_columns_functions_or_bounds_have_other_groups() -> None:
     partials = Partials(1_000, 0)
     kept(partials, chunk(1))

@@ -47,6 +47,16 @@ def test_the_least_recently_used_answers_go_and_large_ones_never_come() -> None:
     assert cache.used_bytes == used
 
 
+def test_what_was_begun_before_the_cache_forgot_is_never_told_afterwards() -> None:
+    cache, batch = ResultCache(1 << 20), pa.record_batch({"x": [1]})
+    begun = cache.key("SELECT 1", [relation()], [])
+    assert begun is not None
+    cache.forget()
+    cache.put(begun, batch.schema, [batch])
+    asked = cache.key("SELECT 1", [relation()], [])
+    assert asked is not None and cache.get(asked) is None, "it read the damaged file"
+
+
 def test_a_node_answers_again_until_there_are_other_rows(start: Start, table: MemoryTable) -> None:
     node, task = start(), table.tasks[0]
     table.read(task, 10)
