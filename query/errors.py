@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import ClassVar
 
 from segments.errors import ServiceError
+from segments.known import nearest
 
 TEXT_MAX = 16 * 2**20
 """Characters of one text that a function may make."""
@@ -182,8 +182,5 @@ def position(line: int, column: int, token: str = "", width: int = 0) -> dict[st
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a message that offers the nearest names; empty when none is near."""
-    folded: dict[str, str] = {}
-    for candidate in known:
-        folded.setdefault(candidate.casefold(), candidate)
-    near = [folded[match] for match in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)]
+    near = nearest(name, known, 3)
     return f"; did you mean {' or '.join(repr(match) for match in near)}?" if near else ""

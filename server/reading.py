@@ -11,6 +11,7 @@ import orjson
 from segments.errors import ServiceError
 
 LEVELS_MAX: Final = 150
+"""Copies, checks and masks recur into what was posted; no spec and no query needs more."""
 
 
 class Unreadable(ServiceError):

@@ -15,7 +15,6 @@ from server.reading import LEVELS_MAX, is_shallow
 
 BODY_BYTES_MAX = 64 * 2**20
 _PACKED = ("gzip", "x-gzip", "deflate")
-"""Copies, checks and masks recur into what was posted; no spec and no query needs more."""
 
 
 def flag(request: Request, name: str) -> bool:

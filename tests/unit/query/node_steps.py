@@ -23,7 +23,7 @@ def total(count: int) -> list[tuple[int, int]]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 20
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen within 10 s"
+        assert time.monotonic() < deadline, "it did not happen within 20 s"
         time.sleep(0.005)

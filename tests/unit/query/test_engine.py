@@ -6,7 +6,6 @@ import math
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from query.sql.types import BIGINT, DOUBLE, MULTI_VARCHAR, TIMESTAMP, VARCHAR, S
 from query.worker_wire import root_path
 from segments.coercion import java_double
 from segments.schema import ColumnSpec, ColumnType, SegmentSchema
+from tests.unit.query.node_steps import until
 
 HUGE = "SELECT count(*) FROM range(200000) a(i), range(200000) b(j) WHERE (i * j) % 7 = 3"
 LONG, TEXT, REAL = ColumnType.LONG, ColumnType.STRING, ColumnType.DOUBLE
@@ -281,7 +281,7 @@ def test_a_query_can_be_cancelled_from_another_thread(engine: Engine) -> None:
 
     thread = threading.Thread(target=ask)
     thread.start()
-    _until(lambda: engine.running == 1)
+    until(lambda: engine.running == 1)
     for run in engine.runs():
         run.cancel()
     thread.join(10)
@@ -315,7 +315,7 @@ def test_a_worker_that_died_idle_costs_no_query(engine: Engine) -> None:
     pid = run.pid
     run.close()
     os.kill(pid, signal.SIGKILL)
-    _until(lambda: not run.is_alive)
+    until(lambda: not run.is_alive)
     assert rows(engine, "SELECT 1") == [(1,)]
 
 
@@ -335,7 +335,7 @@ def test_a_reader_that_leaves_early_gives_its_worker_back_and_hears_so(engine: E
 def test_a_reader_that_never_reads_does_not_hold_its_worker_past_the_time(engine: Engine) -> None:
     with pytest.raises(QueryTimeout):  # on a busy machine before the first rows are there
         run = engine.run("SELECT i FROM range(100000000) t(i)", [], timeout_ms=100)
-        _until(lambda: not run.is_alive)
+        until(lambda: not run.is_alive)
         list(run.batches())
 
 
@@ -343,7 +343,7 @@ def test_no_more_queries_wait_than_may(engine: Engine) -> None:
     held = [engine.run("SELECT i FROM range(100000000) t(i)", []) for _ in range(2)]
     waiter = threading.Thread(target=rows, args=(engine, "SELECT 1"))
     waiter.start()
-    _until(lambda: engine.waiting == 1)
+    until(lambda: engine.waiting == 1)
     with pytest.raises(QueryCapacityExceeded):
         engine.run("SELECT 1", [])
     for run in held:
@@ -383,11 +383,3 @@ def test_a_worker_sees_none_of_the_servers_secrets(engine: Engine) -> None:
     environment = Path(f"/proc/{run.pid}/environ").read_bytes().decode()
     run.close()
     assert "AWS" not in environment and "SILTSTONE" not in environment
-
-
-def _until(condition: object) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen within 10 s"
-        time.sleep(0.01)

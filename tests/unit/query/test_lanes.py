@@ -7,8 +7,7 @@ import signal
 import socket
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from query.errors import InvalidQuery, QueryTimeout, QueryUnavailable
 from query.lanes import Claim, Lanes, Ticket
 from query.runs import Run, Worker
 from query.worker_start import WorkerStarter
+from tests.unit.query.node_steps import until
 from tests.unit.query.rows import planned
 
 
@@ -295,10 +295,3 @@ def test_a_worker_that_does_not_come_up_does_not_hold_up_others_for_ever(
         assert [batch.num_rows for batch in pool.run("SELECT 1", [], 20_000).batches()] == [1]
     finally:
         pool.stop()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, "it did not happen within 20 s"
-        time.sleep(0.005)

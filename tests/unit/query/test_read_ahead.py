@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from query.errors import QueryCancelled, QueryFailed
 from query.read_ahead import AheadSettings, ReadAhead, Room
 from query.runs import Run, Worker
 from query.worker_wire import Job, Kind, send
+from tests.unit.query.node_steps import until
 
 COUNT = 400_000
 MANY = f"SELECT i FROM range({COUNT}) t(i)"
@@ -31,13 +31,6 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     pool.start()
     yield pool
     pool.stop()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, "it did not happen within 20 s"
-        time.sleep(0.005)
 
 
 def numbers(batches: Iterator[pa.RecordBatch]) -> list[int]:
